@@ -1,0 +1,51 @@
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test test-slow test-gpu check format docs clean help
+
+help:
+	@echo "make demo    install and train on real images, under a minute of CPU"
+	@echo "make test    install and run the tests"
+	@echo "make check   ruff and mypy;  make format  let ruff rewrite"
+	@echo "make docs    regenerate the README's pictures and tables from result files"
+
+demo: $(BIN)/.base
+	$(BIN)/contune train
+
+test: $(BIN)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+
+test-slow: $(BIN)/.dev
+	$(BIN)/pytest -m slow
+
+test-gpu: $(BIN)/.dev
+	$(BIN)/pytest -m gpu
+
+check: $(BIN)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(BIN)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(BIN)/.base
+	$(BIN)/python docs/build.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(BIN)/.base: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing contune into .venv (once; a few minutes on a new machine)"
+	$(PIP) --editable .
+	@touch $@
+
+$(BIN)/.dev: $(BIN)/.base
+	@echo "installing the development tools into .venv"
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv

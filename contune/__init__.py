@@ -1,0 +1,45 @@
+"""Tuned contrastive learning: train, measure and take home an image encoder.
+
+loss = contune.tcl_loss(z, labels)              # in a training loop of your own
+encoder = contune.load_encoder("runs/digits")   # what `contune train` made
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contune.losses import NTXentLoss as NTXentLoss
+    from contune.losses import SupConLoss as SupConLoss
+    from contune.losses import TCLLoss as TCLLoss
+    from contune.losses import npair_loss as npair_loss
+    from contune.losses import ntxent_loss as ntxent_loss
+    from contune.losses import supcon_loss as supcon_loss
+    from contune.losses import tcl_loss as tcl_loss
+    from contune.losses import triplet_loss as triplet_loss
+    from contune.models import load_encoder as load_encoder
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "NTXentLoss": "contune.losses",
+    "SupConLoss": "contune.losses",
+    "TCLLoss": "contune.losses",
+    "load_encoder": "contune.models",
+    "npair_loss": "contune.losses",
+    "ntxent_loss": "contune.losses",
+    "supcon_loss": "contune.losses",
+    "tcl_loss": "contune.losses",
+    "triplet_loss": "contune.losses",
+}
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    """Names come from their modules when first asked for, so that `import contune` loads nothing heavy."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'contune' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,5 @@
+"""`python -m contune`, which `torchrun -m contune` needs."""
+
+from contune.cli import main
+
+main()

@@ -1,0 +1,115 @@
+"""Training curves: one small drawing a metric, in the page's own colours."""
+
+import re
+from io import StringIO
+from math import isfinite
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from contune.analysis.page import escape, lead, missing, section
+
+MAX_POINTS = 400
+_TITLES = {
+    "loss": "Loss",
+    "lr": "Learning rate",
+    "views_per_second": "Views per second",
+    "train_top1": "Training accuracy, %",
+    "online_top1": "Online probe accuracy, %",
+    "online_loss": "Online probe loss",
+}
+_FROM_ZERO = ("lr", "views_per_second")
+
+# Drawn in these, which nothing else uses, and then exchanged for the page's own: one drawing, light and dark.
+_COLOURS = {"#010203": "var(--muted)", "#010204": "var(--line)", "#010205": "var(--accent)"}
+_TEXT, _GRID, _CURVE = _COLOURS
+
+
+def curves(metrics: list[dict[str, float]]) -> str:
+    names = {name for line in metrics for name in line} - {"step", "epoch"}
+    if not names:
+        why = "Nothing was logged: the run had fewer steps than <code>run.log_every</code>."
+        return section("curves", "Training", missing(why))
+    text = "In bold the last value; of the learning rate the highest."
+    if len(metrics) > MAX_POINTS:
+        text += f" Each point is the mean of {_group_size(len(metrics))} logged lines."
+    figures = [_figure(name, metrics) for name in sorted(names, key=_place)]
+    return section("curves", "Training", lead(text), '<div class="curves">', *figures, "</div>")
+
+
+def _place(name: str) -> tuple[int, str]:
+    """The loss first, what the method adds next, the circumstances last."""
+    return {"loss": 0, "lr": 2, "views_per_second": 3}.get(name, 1), name
+
+
+def _figure(name: str, metrics: list[dict[str, float]]) -> str:
+    axis = "epoch" if all("epoch" in line for line in metrics) else "step"
+    scale = 100 if name.endswith("top1") else 1
+    logged = [(line[axis], scale * line[name]) for line in metrics if name in line]
+    points = [(x, y) for x, y in logged if isfinite(y)]
+    title = escape(_TITLES.get(name, name.replace("_", " ").capitalize()))
+    if not points:
+        return f"<figure><figcaption>{title}</figcaption>{missing('Never a finite number.')}</figure>"
+    values = [y for _, y in points]
+    bold = number(max(values) if name == "lr" else values[-1])
+    note = ""
+    if len(points) < len(logged):
+        note = f'<p class="note">{len(logged) - len(points)} values were not finite and are left out.</p>'
+    description = f"{title} by {axis}: first {number(values[0])}, last {number(values[-1])}"
+    svg = draw(name, axis, np.array(points), description)
+    return f"<figure><figcaption>{title} <b>{bold}</b></figcaption>{svg}{note}</figure>"
+
+
+def draw(name: str, axis: str, points_N2: np.ndarray, description: str) -> str:
+    """An SVG element whose text is text and whose bytes depend on the arguments only."""
+    x_N, y_N = _thin(points_N2).T
+    settings: dict[Any, Any] = {"svg.hashsalt": f"contune {name}", "svg.fonttype": "none", "path.simplify": False}
+    with matplotlib.rc_context(settings):
+        figure = Figure(figsize=(3.6, 2.1), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot(x_N, y_N, color=_CURVE, linewidth=1.8, marker="o" if len(x_N) == 1 else None)
+        axes.set_xlabel(axis, color=_TEXT)
+        for side in axes.spines.values():
+            side.set_visible(False)
+        axes.grid(axis="y", color=_GRID, linewidth=0.8)
+        axes.tick_params(length=0, labelcolor=_TEXT, labelsize=9)
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        if name in _FROM_ZERO:
+            axes.set_ylim(bottom=0)
+        out = StringIO()
+        nobody = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=nobody)
+    return _inline(out.getvalue(), description)
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _group_size(num_points: int) -> int:
+    return -(-num_points // MAX_POINTS)
+
+
+def _thin(points_N2: np.ndarray) -> np.ndarray:
+    """Means of as many neighbours as it takes to have MAX_POINTS at most."""
+    starts = np.arange(0, len(points_N2), _group_size(len(points_N2)))
+    sums_N2: np.ndarray = np.add.reduceat(points_N2, starts)
+    return sums_N2 / np.diff(np.append(starts, len(points_N2)))[:, None]
+
+
+def _inline(svg: str, description: str) -> str:
+    """Out of a whole SVG document, an element that takes its colours and its size from the page."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # the same in every drawing, and nothing refers to them
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for drawn, shown in _COLOURS.items():
+        svg = svg.replace(drawn, shown)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)

@@ -1,0 +1,63 @@
+"""The HTML page: its skeleton, its style, and the few shapes that every section is made of.
+
+Whatever comes from outside (class names, paths, settings) goes through `escape` on its way in.
+"""
+
+import html
+from importlib import resources
+from string import Template
+
+_PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>$title</title>
+<style>
+$style</style>
+</head>
+<body>
+<main>
+$body
+</main>
+</body>
+</html>
+""")
+
+
+def escape(value: object) -> str:
+    """Text that is safe between tags and inside quotes. File names may hold bytes that are no text at all."""
+    shown = (c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
+    return html.escape("".join(shown))
+
+
+def shorten(text: str, length: int) -> str:
+    """At most `length` characters; of what is longer the end, where paths differ."""
+    return text if len(text) <= length else "…" + text[len(text) - length + 1 :]
+
+
+def page(title: str, body: str) -> str:
+    style = resources.files("contune.analysis").joinpath("report.css").read_text(encoding="utf-8")
+    return _PAGE.substitute(title=escape(title), style=style, body=body)
+
+
+def section(name: str, title: str, *parts: str) -> str:
+    """`name` is the anchor; `parts` are HTML."""
+    body = "\n".join(part for part in parts if part)
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n{body}\n</section>'
+    )
+
+
+def lead(text: str) -> str:
+    """The sentence under a title that says how to read what follows; `text` is HTML."""
+    return f'<p class="lead">{text}</p>'
+
+
+def missing(why: str) -> str:
+    """In the place of a part that this run cannot have; `why` is HTML."""
+    return f'<p class="missing">{why}</p>'

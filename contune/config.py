@@ -1,0 +1,224 @@
+"""The whole of a run as one tree of dataclasses: what a recipe returns, the command line overrides, a run saves."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from contune.errors import UserError, unknown
+from contune.methods import Method, find_method
+from contune.models.encoders import NORMS, STEMS
+from contune.settings import assign, check, fill, one_of, ranged, split_assignment
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    name: str = "digits"
+    """A data set by name, or `images` for a folder or parquet of your own at data.path."""
+    path: str | None = None
+    """Where the files are: the root of a named set, or your images."""
+    classes: str | None = None
+    """For imagenet100: a text file with one class folder's name a line."""
+    label_column: str | None = None
+    """For parquet: the column of labels, where its name is unusual."""
+    image_size: int | None = ranged(None, low=4)
+    """Side of the square images the encoder sees, in pixels; none: the data set's own."""
+    channels: int | None = None
+    """1 for grayscale, 3 for colour; none: the data set's own."""
+    val_fraction: float = ranged(0.0, low=0.0, high=0.9)
+    """Share of the training images set aside for validation; the test set is never touched."""
+    test_fraction: float = ranged(0.2, low=0.0, high=0.9)
+    """Share held out for testing where your images have no test split of their own."""
+    sampler: str = one_of("shuffle", ("shuffle", "balanced"))
+    """`balanced`: every batch has images_per_class images of as many classes as fit, for imbalanced data."""
+    images_per_class: int = ranged(8, low=2)
+    resident_gib: float = ranged(8.0, low=0.0)
+    """Sets up to this size are held on the device as one uint8 tensor; larger ones stream from workers."""
+    workers: int = ranged(4, low=0)
+    """Processes that decode images of a set that streams."""
+
+
+@dataclass(kw_only=True)
+class AugmentConfig:
+    policy: str = "autoaugment"
+    """A policy and its options: `autoaugment`, `simaugment blur=0 crop_scale=0.2,1`, `crop-flip padding=2`, …"""
+    views: int = ranged(2, low=1)
+    """Augmented views of each image in a batch."""
+    per_view: tuple[str, ...] = ()
+    """Instead of one policy for all, a policy for each view (separate them with commas; options with spaces)."""
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    encoder: str = "resnet50"
+    """resnet18, resnet34, resnet50, resnet101, resnet-mini, or any timm model."""
+    stem: str = one_of("auto", STEMS)
+    norm: str = one_of("batch", NORMS)
+
+
+@dataclass(kw_only=True)
+class MethodConfig:
+    name: str = "tcl"
+    settings: Method.Settings = field(default_factory=lambda: find_method("tcl").Settings())
+    """The knobs of that method: `method.k1`, `method.temperature`, …"""
+
+
+@dataclass(kw_only=True)
+class OptimConfig:
+    name: str = one_of("sgd", ("sgd", "lars", "adamw"))
+    epochs: int = ranged(100, low=0)
+    batch_images: int = ranged(128, low=1)
+    """Images in a batch over all processes; the loss sees batch_images × augment.views embeddings."""
+    lr: float = ranged(0.1, above=0.0)
+    """The highest learning rate, for this batch as it is: nothing is scaled behind your back."""
+    momentum: float = ranged(0.9, low=0.0, high=1.0)
+    weight_decay: float = ranged(1e-4, low=0.0)
+    schedule: str = one_of("cosine", ("cosine", "cosine-epoch", "constant"))
+    """`cosine` falls at every step; `cosine-epoch` at every epoch, one late, as the authors' code does."""
+    warmup_epochs: float = ranged(0.0, low=0.0)
+    final_lr: float = ranged(0.0, low=0.0, high=1.0)
+    """Where the cosine ends, as a share of lr."""
+
+
+@dataclass(kw_only=True)
+class EvalConfig:
+    split: str = one_of("test", ("test", "val"))
+    """What accuracies are measured on."""
+    linear: str = one_of("fast", ("fast", "paper", "none"))
+    """`fast`: logistic regression on cached features; `paper`: that, and 50 augmented epochs on the frozen encoder."""
+    linear_epochs: int = ranged(50, low=1)
+    linear_lr: float = ranged(0.5, above=0.0)
+    linear_batch: int = ranged(256, low=1)
+    knn_k: int = ranged(20, low=1)
+    knn_temperature: float = ranged(0.1, above=0.0)
+    online: bool = False
+    """Train a linear probe on detached features beside the encoder, and log its accuracy."""
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    seed: int = ranged(0, low=0)
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps"""
+    precision: str = one_of("auto", ("auto", "fp32", "bf16"))
+    """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
+    log_every: int = ranged(20, low=1)
+    """Steps between lines of metrics.jsonl."""
+    checkpoint_seconds: float = ranged(60.0, low=0.0)
+    """Time between checkpoints; one is also written at the end of training."""
+    tensorboard: bool = True
+    report: bool = True
+    """Write report.html at the end."""
+
+
+MACHINE_SETTINGS = (
+    "run.device",
+    "run.log_every",
+    "run.checkpoint_seconds",
+    "run.tensorboard",
+    "run.report",
+    "data.workers",
+    "data.resident_gib",
+)
+"""Settings that say where and how a run is done, not what is computed: a run may go on with other values."""
+
+
+@dataclass(kw_only=True)
+class Config:
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    method: MethodConfig = field(default_factory=MethodConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def keys(self) -> list[str]:
+        return [f"{section}.{name}" for section, values in self.to_dict().items() for name in values]
+
+    def override(self, assignments: Iterable[str]) -> "Config":
+        """Applies KEY=VALUE texts, in place, then checks the whole. The method comes first: it brings its knobs."""
+        pairs = [split_assignment(assignment) for assignment in assignments]
+        for key, text in sorted(pairs, key=lambda pair: pair[0] != "method.name"):
+            self._assign(key, text)
+        return self.check()
+
+    def _assign(self, key: str, text: str) -> None:
+        section, _, name = key.partition(".")
+        if key not in self.keys():
+            raise unknown("setting", key, self.keys())
+        if section != "method":
+            assign(getattr(self, section), name, text, key)
+        elif name == "name":
+            self.use_method(text)
+        else:
+            assign(self.method.settings, name, text, key)
+
+    def use_method(self, name: str) -> None:
+        """Another method, with its own defaults."""
+        if name != self.method.name:
+            self.method = MethodConfig(name=name, settings=find_method(name).Settings())
+
+    def check(self) -> "Config":
+        for section in fields(self):
+            if section.name != "method":
+                check(getattr(self, section.name), f"{section.name}.")
+        check(self.method.settings, "method.")
+        if self.data.channels not in (None, 1, 3):
+            raise UserError(f"data.channels must be 1 or 3, got {self.data.channels}")
+        if self.augment.per_view and len(self.augment.per_view) != self.augment.views:
+            raise UserError(
+                f"augment.per_view names {len(self.augment.per_view)} policies for augment.views={self.augment.views}; "
+                "give one for each view"
+            )
+        if self.eval.split == "val" and self.data.val_fraction == 0:
+            raise UserError("eval.split=val needs a validation split; set for example data.val_fraction=0.1")
+        return self
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        tree = asdict(self)
+        tree["method"] = {"name": self.method.name, **asdict(self.method.settings)}
+        return tree
+
+    @classmethod
+    def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
+        config = cls()
+        for section, values in tree.items():
+            if section not in {f.name for f in fields(cls)}:
+                raise unknown("section", section, [f.name for f in fields(cls)])
+            if section == "method":
+                knobs = dict(values)
+                config.use_method(knobs.pop("name", config.method.name))
+                fill(config.method.settings, knobs, "method.")
+            else:
+                fill(getattr(config, section), values, f"{section}.")
+        return config.check()
+
+    def save(self, path: Path) -> None:
+        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> "Config":
+        try:
+            return cls.from_dict(json.loads(path.read_text()))
+        except (json.JSONDecodeError, AttributeError, TypeError) as error:
+            raise UserError(f"{path} is not a config that contune wrote: {error}") from None
+
+    def differences(self, other: "Config") -> list[str]:
+        """The keys, machine settings aside, in which two configs differ."""
+        mine, theirs = self._flat(), other._flat()
+        return [
+            k for k in sorted(mine.keys() | theirs.keys()) if mine.get(k) != theirs.get(k) and k not in MACHINE_SETTINGS
+        ]
+
+    def fingerprint(self) -> str:
+        """Eight characters that stand for what is computed."""
+        meaning = {k: v for k, v in self._flat().items() if k not in MACHINE_SETTINGS}
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:8]
+
+    def _flat(self) -> dict[str, Any]:
+        return {
+            f"{section}.{name}": value for section, values in self.to_dict().items() for name, value in values.items()
+        }

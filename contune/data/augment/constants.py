@@ -1,0 +1,23 @@
+"""Small constant tensors, made once per device: copying them there at every step would cost a launch each.
+
+They are never forgotten, since a captured CUDA graph may go on reading them, and never inference tensors,
+since what is first needed in an evaluation may later take part in a backward pass.
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+
+@cache
+@torch.inference_mode(False)
+def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+@cache
+@torch.inference_mode(False)
+def count_to(num: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """0, 1, …, num - 1."""
+    return torch.arange(num, dtype=dtype, device=device)

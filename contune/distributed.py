@@ -1,0 +1,83 @@
+"""Several processes as one: the only file that knows torch.distributed. In a single process all of it is a no-op.
+
+The rule that makes gradients right: every rank computes the loss of the whole, gathered batch, and
+DistributedDataParallel averages the parameter gradients over ranks. `gather` therefore hands back, for the
+rows a rank owns, the gradient times the number of ranks; the average is then the gradient of one big process.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[None]:
+    """Joins the other processes when started by `torchrun`, and leaves them at the end."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def rank() -> int:
+    return dist.get_rank() if _active() else 0
+
+
+def world_size() -> int:
+    return dist.get_world_size() if _active() else 1
+
+
+def is_main() -> bool:
+    return rank() == 0
+
+
+def local_rank() -> int:
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def barrier() -> None:
+    if _active():
+        dist.barrier()
+
+
+def gather(local: Tensor) -> Tensor:
+    """The rows of all ranks, in rank order, with gradient to this rank's own. Each rank brings as many rows."""
+    return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def wrap(module: nn.Module, device: torch.device) -> nn.Module:
+    """`module` with its gradients averaged over ranks, and batch statistics shared where torch can (on GPUs)."""
+    if not _active():
+        return module
+    if device.type == "cuda":
+        module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    return nn.parallel.DistributedDataParallel(
+        module, device_ids=[device.index] if device.type == "cuda" else None, broadcast_buffers=False
+    )
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        parts = [torch.empty_like(local) for _ in range(world_size())]
+        dist.all_gather(parts, local.contiguous())
+        ctx.num_local = local.shape[0]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        start = rank() * ctx.num_local
+        return grads[0][start : start + ctx.num_local] * world_size()
+
+
+def _active() -> bool:
+    return dist.is_available() and dist.is_initialized()

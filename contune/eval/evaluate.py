@@ -1,0 +1,119 @@
+"""All the measures of a trained encoder on one split, in the order a person reads them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from contune.config import EvalConfig
+from contune.data.loader import Loader, ResidentLoader
+from contune.eval.features import extract_features
+from contune.eval.knn import knn_protocol, knn_scores
+from contune.eval.linear import linear_protocol, train_linear
+from contune.eval.logistic import logistic_protocol, logistic_scores
+from contune.eval.scores import Measure, measure
+from contune.progress import progress
+from contune.train.setup import Setup
+
+RAW_PIXEL_LIMIT = 2_000_000
+"""Training values (images × pixels) up to which raw pixels are measured too: where that takes seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What was measured, and what a report draws it from."""
+
+    measures: list[Measure]
+    features_MD: Tensor
+    """Of the measured split, on the CPU."""
+    predicted_M: Tensor | None
+    """Classes by the best linear probe; None without labels."""
+
+
+def evaluate(
+    setup: Setup, encoder: nn.Module, train: Loader, test: Loader, classifier: nn.Module | None = None
+) -> Evaluation:
+    """The protocols that `eval.*` names. Without labels there is nothing to measure, only features."""
+    features = {name: _features(setup, encoder, loader, name) for name, loader in (("train", train), ("test", test))}
+    if train.labels_N is None or test.labels_N is None:
+        return Evaluation(measures=[], features_MD=features["test"].cpu(), predicted_M=None)
+
+    protocols = _Protocols(setup, test.labels_N)
+    measures = protocols.cached_features(features["train"], train.labels_N, features["test"])
+    if classifier is not None:
+        with torch.no_grad():
+            scores_MK = classifier(features["test"])
+        protocol = "the classifier trained with the encoder, cross-entropy, last epoch"
+        measures.append(protocols.measure("classifier", scores_MK, protocol))
+    if setup.config.eval.linear == "paper":
+        measures.append(protocols.paper(encoder, train, features["test"]))
+    measures += protocols.raw_pixels(train, test)
+    return Evaluation(measures=measures, features_MD=features["test"].cpu(), predicted_M=protocols.best_prediction_M)
+
+
+class _Protocols:
+    """One method a protocol; each scores the test images and names itself."""
+
+    def __init__(self, setup: Setup, labels_M: Tensor) -> None:
+        self.setup, self.config, self.labels_M = setup, setup.config.eval, labels_M
+        self.best_prediction_M: Tensor | None = None
+
+    def measure(self, name: str, scores_MK: Tensor, protocol: str) -> Measure:
+        if name in ("linear", "linear-fast", "classifier"):
+            self.best_prediction_M = scores_MK.argmax(dim=1).cpu()
+        return measure(
+            name,
+            scores_MK,
+            self.labels_M,
+            self.setup.dataset.class_names,
+            protocol=protocol,
+            split=self.config.split,
+        )
+
+    def cached_features(self, train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, prefix: str = "") -> list[Measure]:
+        config, num_classes = self.config, self.setup.num_classes
+        votes_MK = knn_scores(
+            train_ND, labels_N, test_MD, num_classes, k=config.knn_k, temperature=config.knn_temperature
+        )
+        knn = self.measure(prefix + "knn", votes_MK, knn_protocol(config.knn_k, config.knn_temperature))
+        if config.linear == "none":
+            return [knn]
+        logits_MK = logistic_scores(train_ND, labels_N, test_MD, num_classes)
+        return [self.measure(prefix + "linear-fast", logits_MK, logistic_protocol()), knn]
+
+    def paper(self, encoder: nn.Module, train: Loader, test_MD: Tensor) -> Measure:
+        config: EvalConfig = self.config
+        policy = self.setup.config.augment.policy
+        with progress("probe", config.linear_epochs, unit="epochs") as advance:
+            linear = train_linear(
+                encoder,
+                train,
+                self.setup.augmenter([policy]),
+                test_MD.shape[1],
+                self.setup.num_classes,
+                epochs=config.linear_epochs,
+                lr=config.linear_lr,
+                batch=config.linear_batch,
+                seed=self.setup.config.run.seed,
+                autocast=self.setup.autocast,
+                advance=advance,
+            )
+        protocol = linear_protocol(
+            epochs=config.linear_epochs, lr=config.linear_lr, batch=config.linear_batch, policy=policy
+        )
+        with torch.no_grad():
+            return self.measure("linear", linear(test_MD), protocol)
+
+    def raw_pixels(self, train: Loader, test: Loader) -> list[Measure]:
+        """The same protocols on the images themselves: what an encoder has to beat."""
+        small = isinstance(train, ResidentLoader) and train.images_NCHW.numel() <= RAW_PIXEL_LIMIT
+        if not (small and isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)):
+            return []
+        assert train.labels_N is not None
+        train_ND, test_MD = (x.images_NCHW.flatten(1).float() / 255 for x in (train, test))
+        return self.cached_features(train_ND, train.labels_N, test_MD, prefix="pixels-")
+
+
+def _features(setup: Setup, encoder: nn.Module, loader: Loader, name: str) -> Tensor:
+    with progress(f"{name} features", len(loader), unit="images") as advance:
+        return extract_features(encoder, loader, setup.spec, autocast=setup.autocast, advance=advance)

@@ -1,0 +1,42 @@
+"""From one loss per anchor to what the caller asked for, with one rule for anchors without a positive."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from contune.errors import unknown
+
+REDUCTIONS = ("mean", "sum", "none")
+_sizes_seen: set[int] = set()
+
+
+def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
+    """`mean` over the anchors that have a positive, `sum`, or `none`: one value per anchor.
+
+    Anchors that cannot be used hold an exact 0 in `loss_N`; a batch of nothing else gives a 0 that still
+    backpropagates (to zero gradients), and a warning, once.
+    """
+    if reduction not in REDUCTIONS:
+        raise unknown("reduction", reduction, REDUCTIONS)
+    _warn_if_nothing_usable(usable_N)
+    if reduction == "none":
+        return loss_N
+    if reduction == "sum":
+        return loss_N.sum()
+    return loss_N.sum() / usable_N.sum().clamp(min=1)
+
+
+def _warn_if_nothing_usable(usable_N: Tensor) -> None:
+    num = usable_N.shape[0]
+    if usable_N.device.type != "cpu":
+        # Reading the answer makes the host wait for the device: once for each batch size is enough to notice.
+        if num in _sizes_seen or torch.cuda.is_current_stream_capturing():
+            return
+        _sizes_seen.add(num)
+    if not usable_N.any():
+        warnings.warn(
+            f"no anchor in this batch of {num} has a positive, so the loss is 0 and teaches nothing; "
+            "give two or more views of each sample, or batches with several samples of a class",
+            stacklevel=4,
+        )

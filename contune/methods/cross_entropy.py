@@ -1,0 +1,32 @@
+"""The classifier that contrastive learning is compared with: encoder, linear layer, cross-entropy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from contune.methods.base import Method, Output, labels_of_views
+
+
+class CrossEntropy(Method):
+    """Encoder and linear classifier trained together, end to end, on any number of views."""
+
+    @dataclass(kw_only=True)
+    class Settings(Method.Settings):
+        label_smoothing: float = 0.0
+
+    settings: Settings
+
+    def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
+        super().__init__(encoder, num_features, num_classes, settings)
+        self.classifier: nn.Module = nn.Linear(num_features, num_classes)
+
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        features_ND = self.encode(views)
+        labels_N = labels_of_views(labels_B, views)
+        logits_NK = self.classifier(features_ND)
+        # Each rank takes the mean over its own rows: the average over ranks is the mean over the global batch.
+        loss = F.cross_entropy(logits_NK.float(), labels_N, label_smoothing=self.settings.label_smoothing)
+        accuracy = (logits_NK.detach().argmax(dim=1) == labels_N).float().mean()
+        return Output(loss=loss, features_ND=features_ND.detach(), metrics={"train_top1": accuracy})

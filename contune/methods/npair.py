@@ -1,0 +1,21 @@
+"""Multi-class N-pair (Sohn 2016)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from contune.losses import npair_loss
+from contune.methods.pairwise import PairwiseMethod
+
+
+class NPair(PairwiseMethod):
+    """Each positive pair against all negatives of its anchor."""
+
+    @dataclass(kw_only=True)
+    class Settings(PairwiseMethod.Settings):
+        temperature: float = 0.1
+
+    settings: Settings
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+        return npair_loss(z_ND, groups_N, temperature=self.settings.temperature)

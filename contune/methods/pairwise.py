@@ -1,0 +1,39 @@
+"""The methods that differ only in their pair loss: encode, project, compare every pair of the global batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from contune import distributed
+from contune.methods.base import Method, Output, ids_of_views, labels_of_views
+from contune.models.heads import projector
+
+
+class PairwiseMethod(Method):
+    """Encoder, projector, and a loss on embeddings that are grouped by label or, without labels, by sample."""
+
+    @dataclass(kw_only=True)
+    class Settings(Method.Settings):
+        projector_hidden: int | None = None
+        """Size of the projector's hidden layer; none: the encoder's number of features."""
+        projector_dim: int = 128
+        """Size of the embedding that the loss sees."""
+
+    settings: Settings
+
+    def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
+        super().__init__(encoder, num_features, num_classes, settings)
+        self.projector = projector(num_features, hidden=settings.projector_hidden, dim=settings.projector_dim)
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+        """The loss of the global batch; embeddings of the same group are positives of each other."""
+        raise AssertionError(f"{type(self).__name__} must define pair_loss")
+
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        features_ND = self.encode(views)
+        by_label = self.settings.needs_labels
+        groups_N = labels_of_views(labels_B, views) if by_label else ids_of_views(views)
+        z_ND = distributed.gather(self.projector(features_ND))
+        loss = self.pair_loss(z_ND, distributed.gather(groups_N))
+        return Output(loss=loss, features_ND=features_ND.detach())

@@ -1,0 +1,24 @@
+"""Supervised Contrastive Learning (Khosla et al. 2020)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from contune.losses import supcon_loss
+from contune.methods.pairwise import PairwiseMethod
+
+
+class SupCon(PairwiseMethod):
+    """SupCon on labels."""
+
+    @dataclass(kw_only=True)
+    class Settings(PairwiseMethod.Settings):
+        temperature: float = 0.1
+        variant: str = "out"
+        """Where the mean over positives stands: `out` of the logarithm (the paper's) or `in` it."""
+
+    settings: Settings
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+        knobs = self.settings
+        return supcon_loss(z_ND, groups_N, temperature=knobs.temperature, variant=knobs.variant)

@@ -1,0 +1,35 @@
+"""Tuned Contrastive Learning, section 3.2 of the paper."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from contune.losses import tcl_loss
+from contune.methods.pairwise import PairwiseMethod
+
+
+class TCL(PairwiseMethod):
+    """The tuned contrastive loss on labels or, with `supervised=false`, on the views of each sample.
+
+    The paper's form without labels takes positive triplets: three views of each sample (augment.views=3).
+    """
+
+    @dataclass(kw_only=True)
+    class Settings(PairwiseMethod.Settings):
+        temperature: float = 0.1
+        k1: float = 5000.0
+        """Above 0, raises the gradient from hard positives; 4000 and 5000 work almost always."""
+        k2: float = 1.0
+        """Above 1, raises the gradient from hard negatives, which k1 lowers."""
+        supervised: bool = True
+        """Positives share a label; false: they are views of one image."""
+
+        @property
+        def needs_labels(self) -> bool:
+            return self.supervised
+
+    settings: Settings
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+        knobs = self.settings
+        return tcl_loss(z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2)

@@ -1,0 +1,21 @@
+"""Batch-hard triplets (Hermans et al. 2017)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from contune.losses import triplet_loss
+from contune.methods.pairwise import PairwiseMethod
+
+
+class Triplet(PairwiseMethod):
+    """Each anchor against its farthest positive and its nearest negative of the batch."""
+
+    @dataclass(kw_only=True)
+    class Settings(PairwiseMethod.Settings):
+        margin: float = 0.3
+
+    settings: Settings
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+        return triplet_loss(z_ND, groups_N, margin=self.settings.margin)

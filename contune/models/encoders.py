@@ -1,0 +1,79 @@
+"""Encoders: any timm model by name, with a stem that fits small images."""
+
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from contune._vision import timm
+from contune.errors import UserError, unknown
+
+STEMS = ("auto", "cifar", "imagenet")
+NORMS = ("batch", "group")
+SMALL_IMAGE = 64
+"""`stem=auto` takes the 3×3 stem for images up to this many pixels a side."""
+
+
+def build_encoder(
+    name: str, *, channels: int = 3, image_size: int = 32, stem: str = "auto", norm: str = "batch"
+) -> nn.Module:
+    """An encoder from images (N, channels, size, size) to features (N, encoder.num_features).
+
+    name: `resnet18`, `resnet34`, `resnet50`, `resnet101` are the paper's; `resnet-mini` is a small one for tiny
+        images on a CPU; any other timm model works too.
+    stem: for ResNets, `cifar` is a 3×3 convolution of stride 1 without max-pooling, as the paper has it for
+        32-pixel images; `imagenet` leaves timm's 7×7 stride 2; `auto` chooses by image size.
+    norm: for ResNets, `group` replaces batch-norm, for batches too small for it.
+    """
+    if stem not in STEMS:
+        raise unknown("stem", stem, STEMS)
+    if norm not in NORMS:
+        raise unknown("norm", norm, NORMS)
+    encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
+    wants_small_stem = stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE)
+    if _is_resnet(encoder) and wants_small_stem:
+        _use_cifar_stem(encoder, channels)
+    elif stem == "cifar":
+        raise UserError(f"stem=cifar is for ResNets and {name} is none; use stem=auto, which leaves it as it is")
+    return encoder
+
+
+def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
+    options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
+    if norm == "group":
+        options["norm_layer"] = partial(nn.GroupNorm, 8)
+    if name == "resnet-mini":
+        return _resnet_mini(**options)
+    if not timm.is_model(name):
+        raise unknown("encoder", name, ["resnet-mini", *timm.list_models()])
+    if name.startswith("resnet"):
+        # The authors' ResNets, like torchvision's, start their residual branches at full strength.
+        return timm.create_model(name, zero_init_last=False, **options)
+    if norm != "batch":
+        raise UserError(f"norm={norm} is for ResNets and {name} is none; leave model.norm=batch")
+    try:
+        return timm.create_model(name, img_size=image_size, **options)
+    except TypeError:  # convolutional models take any size and no such argument
+        return timm.create_model(name, **options)
+
+
+def _resnet_mini(**options: Any) -> nn.Module:
+    """One basic block a stage, half of ResNet-18's widths: 1.2 M parameters."""
+    resnet: Any = timm.models.resnet  # its annotations ask for an instance of a block where it takes the class
+    encoder: nn.Module = resnet.ResNet(
+        resnet.BasicBlock, (1, 1, 1, 1), channels=(32, 64, 128, 256), zero_init_last=False, **options
+    )
+    return encoder
+
+
+def _is_resnet(encoder: nn.Module) -> bool:
+    return isinstance(encoder, timm.models.resnet.ResNet)
+
+
+def _use_cifar_stem(encoder: nn.Module, channels: int) -> None:
+    stem = encoder.conv1
+    if not isinstance(stem, nn.Conv2d):
+        raise UserError("stem=cifar replaces a single convolution, and this encoder has a deep stem; use stem=imagenet")
+    encoder.conv1 = nn.Conv2d(channels, stem.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+    nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
+    encoder.maxpool = nn.Identity()

@@ -1,0 +1,93 @@
+"""The encoder file that a run leaves: weights, how to build the network, and how to prepare images for it."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from contune.data.augment import eval_transform
+from contune.errors import UserError
+from contune.models.encoders import build_encoder
+
+ENCODER_FILE = "encoder.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderSpec:
+    """All that is needed to build an encoder again and feed it."""
+
+    encoder: str
+    stem: str
+    norm: str
+    image_size: int
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def build(self) -> nn.Module:
+        return build_encoder(
+            self.encoder, channels=self.channels, image_size=self.image_size, stem=self.stem, norm=self.norm
+        )
+
+
+class ImageEncoder(nn.Module):
+    """A trained encoder with its preprocessing: images in, features (N, num_features) out.
+
+    `encoder(images)` takes uint8 images (N, channels, H, W) of any size and prepares them itself, or floats
+    that are already of `spec.image_size` and normalised with `spec.mean` and `spec.std`.
+    """
+
+    def __init__(self, backbone: nn.Module, spec: EncoderSpec) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.spec = spec
+        self.num_features = int(backbone.num_features)  # type: ignore[arg-type]  # timm models all carry it
+
+    def prepare(self, images_NCHW: Tensor) -> Tensor:
+        """uint8 images as the encoder wants them: resized, scaled to 0..1, normalised."""
+        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels:
+            raise UserError(f"images must be (N, {self.spec.channels}, H, W), got shape {tuple(images_NCHW.shape)}")
+        return eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
+
+    def forward(self, images_NCHW: Tensor) -> Tensor:
+        x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
+        features_ND: Tensor = self.backbone(x_NCHW)
+        return features_ND
+
+
+def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}
+    part = path.with_suffix(".part")
+    save_file(tensors, part, metadata={"contune": json.dumps(asdict(spec))})
+    part.replace(path)
+
+
+def load_encoder(path: str | Path) -> ImageEncoder:
+    """The encoder of a run folder or of an `encoder.safetensors`, in evaluation mode, on the CPU."""
+    file = Path(path)
+    file = file / ENCODER_FILE if file.is_dir() else file
+    if not file.exists():
+        raise UserError(f"no encoder at {file}; a run folder has one once its training has ended")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            metadata: dict[str, str] = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (not a dict)
+    except SafetensorError as error:
+        raise UserError(f"{file} cannot be read as safetensors: {error}") from None
+    spec = _spec(metadata, file)
+    backbone = spec.build()
+    backbone.load_state_dict(tensors)
+    return ImageEncoder(backbone, spec).eval()
+
+
+def _spec(metadata: dict[str, str], file: Path) -> EncoderSpec:
+    if "contune" not in metadata:
+        raise UserError(f"{file} holds weights but no contune description; it was not written by a contune run")
+    values: dict[str, Any] = json.loads(metadata["contune"])
+    values["mean"], values["std"] = tuple(values["mean"]), tuple(values["std"])
+    return EncoderSpec(**values)

@@ -1,0 +1,96 @@
+"""CIFAR-10 and CIFAR-100: the paper's supervised runs (appendix B.1) and self-supervised ones (B.3).
+
+All start like `contune train cifar100-tcl data.path=FOLDER`, with torchvision's files or Hugging Face parquet
+there. Paper: ResNet-50. `model.encoder=resnet18` is the quicker form.
+"""
+
+from contune.config import Config
+from contune.recipes import paper
+
+
+def _cifar10() -> Config:
+    return paper.supervised("cifar10", batch_views=128, lr=0.1)
+
+
+def _cifar100() -> Config:
+    return paper.supervised("cifar100", batch_views=256, lr=0.2)
+
+
+def cifar10_tcl() -> Config:
+    """CIFAR-10, TCL, 150 epochs in all; the paper has 96.4."""
+    return paper.tcl(_cifar10(), k1=5000)
+
+
+def cifar10_tcl_250() -> Config:
+    """CIFAR-10, TCL, 250 epochs in all; the paper has 96.8."""
+    return paper.tcl(paper.longer(_cifar10()), k1=5000)
+
+
+def cifar10_supcon() -> Config:
+    """CIFAR-10, SupCon, 150 epochs in all; the paper has 96.3."""
+    return paper.supcon(_cifar10())
+
+
+def cifar10_supcon_250() -> Config:
+    """CIFAR-10, SupCon, 250 epochs in all; the paper has 96.7."""
+    return paper.supcon(paper.longer(_cifar10()))
+
+
+def cifar10_cross_entropy() -> Config:
+    """CIFAR-10, cross-entropy, 150 epochs in all; the paper has 95.0."""
+    return paper.cross_entropy(_cifar10())
+
+
+def cifar10_cross_entropy_250() -> Config:
+    """CIFAR-10, cross-entropy, 250 epochs in all."""
+    return paper.cross_entropy(paper.longer(_cifar10()))
+
+
+def cifar10_tcl_ssl() -> Config:
+    """CIFAR-10, TCL without labels on positive triplets, 1000 epochs; the paper has 91.6."""
+    return paper.tcl_triplets(paper.self_supervised("cifar10", epochs=1000, views=3))
+
+
+def cifar10_simclr() -> Config:
+    """CIFAR-10, SimCLR, 1000 epochs; the paper quotes 90.7."""
+    return paper.simclr(paper.self_supervised("cifar10", epochs=1000, views=2))
+
+
+def cifar100_tcl() -> Config:
+    """CIFAR-100, TCL, 150 epochs in all; the paper has 79.8."""
+    return paper.tcl(_cifar100(), k1=4000)
+
+
+def cifar100_tcl_250() -> Config:
+    """CIFAR-100, TCL, 250 epochs in all; the paper has 81.6."""
+    return paper.tcl(paper.longer(_cifar100()), k1=4000)
+
+
+def cifar100_supcon() -> Config:
+    """CIFAR-100, SupCon, 150 epochs in all; the paper has 79.1."""
+    return paper.supcon(_cifar100())
+
+
+def cifar100_supcon_250() -> Config:
+    """CIFAR-100, SupCon, 250 epochs in all; the paper has 81.0."""
+    return paper.supcon(paper.longer(_cifar100()))
+
+
+def cifar100_cross_entropy() -> Config:
+    """CIFAR-100, cross-entropy, 150 epochs in all; the paper has 75.3."""
+    return paper.cross_entropy(_cifar100())
+
+
+def cifar100_cross_entropy_250() -> Config:
+    """CIFAR-100, cross-entropy, 250 epochs in all."""
+    return paper.cross_entropy(paper.longer(_cifar100()))
+
+
+def cifar100_tcl_ssl() -> Config:
+    """CIFAR-100, TCL without labels on positive triplets, 1000 epochs; the paper has 66.7."""
+    return paper.tcl_triplets(paper.self_supervised("cifar100", epochs=1000, views=3))
+
+
+def cifar100_simclr() -> Config:
+    """CIFAR-100, SimCLR, 1000 epochs; the paper quotes 65.5."""
+    return paper.simclr(paper.self_supervised("cifar100", epochs=1000, views=2))

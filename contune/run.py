@@ -1,0 +1,56 @@
+"""A run folder: what is in it, and the one place that names its files. Everything downstream reads only these."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from contune.config import Config
+from contune.errors import UserError
+from contune.models.saved import ENCODER_FILE
+
+
+class RunFolder:
+    """The folder that `contune train` fills and every other command reads."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.encoder_file = self.path / ENCODER_FILE
+        self.result_file = self.path / "result.json"
+        self.report_file = self.path / "report.html"
+
+    def open(self, config: Config) -> None:
+        """Makes the folder for this config, or goes on with it if it holds the same one."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file; give a folder with --out")
+        if self.config_file.exists():
+            different = Config.load(self.config_file).differences(config)
+            if different:
+                raise UserError(
+                    f"{self.path} holds a run with another {', '.join(different)}; "
+                    "give another folder with --out, or remove this one"
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            config.save(self.config_file)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}") from None
+
+    def config(self) -> Config:
+        if not self.config_file.exists():
+            raise UserError(f"{self.path} is not a run folder: it has no config.json; `contune train` makes one")
+        return Config.load(self.config_file)
+
+    def result(self) -> dict[str, Any] | None:
+        """What the finished run measured; None while it has not ended."""
+        if not self.result_file.exists():
+            return None
+        values: dict[str, Any] = json.loads(self.result_file.read_text())
+        return values
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        part = self.result_file.with_suffix(".part")
+        part.write_text(json.dumps(result, indent=2) + "\n")
+        part.replace(self.result_file)

@@ -1,0 +1,38 @@
+"""Where a run computes, and in which precision."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from contune import distributed
+from contune.errors import UserError
+
+Autocast = Callable[[], AbstractContextManager[object]]
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` is the GPU of this process where there is one, else the CPU."""
+    if name == "auto":
+        name = f"cuda:{distributed.local_rank()}" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"run.device={name} is not to be had here ({reason}); use run.device=auto") from None
+    return device
+
+
+def choose_autocast(precision: str, device: torch.device) -> Autocast:
+    """A context for the forward pass: bfloat16 where asked for or, with `auto`, where the GPU is made for it."""
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "bf16" or (precision == "auto" and has_bf16):
+        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext
+
+
+def hardware_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"

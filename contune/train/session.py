@@ -1,0 +1,106 @@
+"""A whole run, from config to report: what `contune train` and `contune eval` do."""
+
+from typing import Any
+
+from contune import distributed
+from contune.config import Config
+from contune.console import say
+from contune.data import ImageSet
+from contune.errors import UserError
+from contune.eval.evaluate import Evaluation, evaluate
+from contune.methods import Method
+from contune.models import load_encoder, save_encoder
+from contune.run import RunFolder
+from contune.train.device import choose_device, hardware_name
+from contune.train.log import read_metrics
+from contune.train.result import build_result
+from contune.train.setup import Setup, build_method, open_setup
+from contune.train.trainer import Trainer
+
+
+def train(config: Config, folder: RunFolder) -> dict[str, Any]:
+    """Trains, measures and reports into `folder`; goes on where an earlier call was stopped."""
+    with distributed.process_group(choose_device(config.run.device)):
+        if distributed.is_main():
+            folder.open(config)
+        distributed.barrier()
+        finished = folder.result()
+        return finished if finished is not None else _train(config, folder)
+
+
+def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
+    setup = open_setup(config)
+    method = build_method(setup)
+    loader = setup.loader(setup.dataset.train, "train images")
+    trainer = Trainer(setup, method, loader, folder)
+    say(describe(setup, method))
+    trainer.fit()
+    if not distributed.is_main():
+        return {}
+
+    save_encoder(folder.encoder_file, method.encoder, setup.spec)
+    test_set = setup.eval_set()
+    if test_set is None:
+        evaluation, measures = None, []
+    else:
+        test = setup.loader(test_set, "test images")
+        evaluation = evaluate(setup, method.encoder, loader, test, classifier=method.classifier)
+        measures = evaluation.measures
+    result = build_result(setup, measures, seconds=trainer.seconds, views_per_second=trainer.views_per_second)
+    if config.run.report:
+        _report(folder, setup, result, evaluation, test_set)
+    folder.write_result(result)
+    return result
+
+
+def describe(setup: Setup, method: Method) -> str:
+    """Two lines on what is about to happen."""
+    config, dataset, spec = setup.config, setup.dataset, setup.spec
+    test = setup.eval_set()
+    parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
+    batch, views = config.optim.batch_images, config.augment.views
+    return (
+        f"{dataset.name}: {len(dataset.train):,} training and {0 if test is None else len(test):,} {config.eval.split} "
+        f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes\n"
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), {config.optim.epochs} epochs of "
+        f"{batch} images × {views} views = {batch * views} embeddings a batch, on {hardware_name(setup.device)}"
+    )
+
+
+def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
+    """Measures a finished run's encoder again, on other data or under other protocols if `overrides` say so."""
+    config = folder.config().override(overrides)
+    encoder = load_encoder(folder.path)
+    setup = open_setup(config, encoder.spec)
+    test_set = setup.eval_set()
+    if test_set is None:
+        raise UserError(f"{setup.dataset.name} has no {config.eval.split} split to measure on")
+    encoder.to(setup.device)
+    train, test = (
+        setup.loader(images, title)
+        for images, title in ((setup.dataset.train, "train images"), (test_set, "test images"))
+    )
+    evaluation = evaluate(setup, encoder.backbone, train, test)
+    return build_result(setup, evaluation.measures, seconds=0.0, views_per_second=0.0)
+
+
+def _report(
+    folder: RunFolder,
+    setup: Setup,
+    result: dict[str, Any],
+    evaluation: Evaluation | None,
+    test_set: ImageSet | None,
+) -> None:
+    from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
+
+    write_report(
+        folder.report_file,
+        result=result,
+        config=setup.config.to_dict(),
+        metrics=read_metrics(folder.path),
+        class_names=setup.dataset.class_names,
+        images=test_set,
+        channels=setup.spec.channels,
+        features_MD=None if evaluation is None else evaluation.features_MD,
+        predicted_M=None if evaluation is None else evaluation.predicted_M,
+    )

@@ -1,0 +1,144 @@
+"""From a config to the parts of a run: data on the device, augmentation, encoder, method."""
+
+from dataclasses import dataclass
+
+import torch
+
+from contune import distributed
+from contune.config import AugmentConfig, Config, DataConfig
+from contune.data import Dataset, ImageSet, load_dataset
+from contune.data.augment import Augmenter
+from contune.data.augment.spec import policy_from_text
+from contune.data.loader import Loader, build_loader
+from contune.errors import UserError
+from contune.methods import Method, find_method
+from contune.models import EncoderSpec
+from contune.progress import progress
+from contune.train.device import Autocast, choose_autocast, choose_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What training and evaluation share."""
+
+    config: Config
+    dataset: Dataset
+    spec: EncoderSpec
+    device: torch.device
+    autocast: Autocast
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.dataset.class_names)
+
+    def loader(self, images: ImageSet, title: str) -> Loader:
+        data = self.config.data
+        with progress(title, len(images), unit="images") as advance:
+            return build_loader(
+                images,
+                size=self.spec.image_size,
+                channels=self.spec.channels,
+                device=self.device,
+                resident_gib=data.resident_gib,
+                workers=data.workers,
+                progress=lambda done, total: advance(done, ""),
+            )
+
+    def augmenter(self, policies: list[str]) -> Augmenter:
+        """Views by policies as a config writes them; the same text is the same object, computed together."""
+        built = {
+            text: policy_from_text(text, image_size=self.spec.image_size, channels=self.spec.channels)
+            for text in dict.fromkeys(policies)
+        }
+        return Augmenter([built[text] for text in policies], self.spec.mean, self.spec.std)
+
+    def eval_set(self) -> ImageSet | None:
+        return self.dataset.test if self.config.eval.split == "test" else self.dataset.val
+
+
+def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
+    """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
+    device = choose_device(config.run.device)
+    dataset = open_dataset(config.data)
+    return Setup(
+        config=config,
+        dataset=dataset,
+        spec=spec or _spec(config, dataset),
+        device=device,
+        autocast=choose_autocast(config.run.precision, device),
+    )
+
+
+def open_dataset(data: DataConfig) -> Dataset:
+    if data.name == "images" and data.path is None:
+        raise UserError("data.name=images needs to know where they are; add data.path=FOLDER or a parquet file")
+    if data.name == "digits" and data.path is not None:
+        raise UserError(
+            f"digits come with scikit-learn and have no path, so data.path={data.path} would go unused; "
+            "to train on images of your own take the recipe `images`"
+        )
+    own_images = data.name == "images"
+    assert data.path is not None or not own_images
+    return load_dataset(
+        str(data.path) if own_images else data.name,
+        root=None if own_images else data.path,
+        val_fraction=data.val_fraction,
+        test_fraction=data.test_fraction,
+        classes=data.classes,
+        label_column=data.label_column,
+    )
+
+
+def view_policies(augment: AugmentConfig) -> list[str]:
+    return list(augment.per_view) or [augment.policy] * augment.views
+
+
+def build_method(setup: Setup) -> Method:
+    """The method on its device, with weights that depend on the seed alone."""
+    config = setup.config
+    method_class = find_method(config.method.name)
+    settings = config.method.settings
+    if settings.needs_labels:
+        _check_labels(setup)
+    torch.manual_seed(config.run.seed)
+    encoder = setup.spec.build()
+    method = method_class(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
+    memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
+    return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
+
+
+def local_batch(config: Config, num_images: int) -> int:
+    """Images of a batch that this process computes."""
+    batch, world = config.optim.batch_images, distributed.world_size()
+    if batch > num_images:
+        raise UserError(f"optim.batch_images={batch} is more than the {num_images} training images; lower it")
+    if batch % world:
+        raise UserError(f"optim.batch_images={batch} cannot be shared by {world} processes; take a multiple of {world}")
+    return batch // world
+
+
+def _spec(config: Config, dataset: Dataset) -> EncoderSpec:
+    channels = config.data.channels or dataset.channels
+    mean, std = dataset.mean, dataset.std
+    if channels != len(mean):
+        mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
+    return EncoderSpec(
+        encoder=config.model.encoder,
+        stem=config.model.stem,
+        norm=config.model.norm,
+        image_size=config.data.image_size or dataset.image_size,
+        channels=channels,
+        mean=mean,
+        std=std,
+    )
+
+
+def _check_labels(setup: Setup) -> None:
+    name, labels = setup.config.method.name, setup.dataset.train.labels
+    if labels is None:
+        raise UserError(
+            f"method {name} learns from labels and {setup.dataset.name} has none; "
+            "use method.supervised=false with tcl and augment.views=3, or method.name=simclr"
+        )
+    if len(labels.unique()) < 2:
+        raise UserError(f"method {name} needs two classes or more and {setup.dataset.name} has one")

@@ -1,0 +1,10 @@
+"""What all tests share: hypothesis without deadlines (shared machines are slow at times), small thread pools."""
+
+import torch
+from hypothesis import settings
+
+from contune import _vision  # noqa: F401  (before any test or library imports torchvision by itself)
+
+settings.register_profile("contune", deadline=None, max_examples=50, derandomize=True, database=None)
+settings.load_profile("contune")
+torch.set_num_threads(1)

@@ -1,0 +1,154 @@
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from image_files import png, random_pixels
+
+from contune._vision import torchvision
+from contune.data import load_dataset
+from contune.errors import UserError
+
+PER_FILE = 3
+
+
+def dump(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(pickle.dumps(content, protocol=2))
+
+
+def batch(key: str, seed: int, num_classes: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    data = rng.integers(0, 256, (PER_FILE, 3072), dtype=np.uint8)
+    return {"data": data, key: rng.integers(0, num_classes, PER_FILE).tolist(), "filenames": ["x"] * PER_FILE}
+
+
+def write_cifar10(root: Path) -> Path:
+    folder = root / "cifar-10-batches-py"
+    for number in range(1, 6):
+        dump(folder / f"data_batch_{number}", batch("labels", number, 10))
+    dump(folder / "test_batch", batch("labels", 0, 10))
+    dump(folder / "batches.meta", {"label_names": [f"class {n}" for n in range(10)], "num_vis": 3072})
+    return folder
+
+
+def write_cifar100(root: Path) -> Path:
+    folder = root / "cifar-100-python"
+    dump(folder / "train", batch("fine_labels", 1, 100))
+    dump(folder / "test", batch("fine_labels", 0, 100))
+    dump(folder / "meta", {"fine_label_names": [f"class {n}" for n in range(100)]})
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "reader"),
+    [
+        ("cifar10", write_cifar10, torchvision.datasets.CIFAR10),
+        ("cifar100", write_cifar100, torchvision.datasets.CIFAR100),
+    ],
+)
+def test_reads_what_torchvision_reads(tmp_path: Path, name: str, write: Any, reader: Any) -> None:
+    class WithoutChecksums(reader):  # type: ignore[misc]  # torchvision has no types
+        meta = reader.meta | {"md5": None}
+
+        def _check_integrity(self) -> bool:
+            return True
+
+    write(tmp_path)
+    dataset = load_dataset(name, root=str(tmp_path))
+    assert dataset.test is not None
+    for ours, is_train in ((dataset.train, True), (dataset.test, False)):
+        theirs = WithoutChecksums(tmp_path, train=is_train)
+        assert ours.labels is not None
+        assert ours.labels.tolist() == theirs.targets
+        assert np.array_equal(ours.resident(32, 3).numpy(), theirs.data.transpose(0, 3, 1, 2))
+        assert dataset.class_names == tuple(theirs.classes)
+    assert (dataset.image_size, dataset.channels, dataset.val) == (32, 3, None)
+
+
+def test_the_folder_itself_the_variable_and_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_cifar10(tmp_path / "data")
+    assert len(load_dataset("cifar10", root=str(folder)).train) == 5 * PER_FILE
+    monkeypatch.setenv("CONTUNE_DATA", str(tmp_path / "data"))
+    assert len(load_dataset("cifar10").train) == 5 * PER_FILE
+    monkeypatch.delenv("CONTUNE_DATA")
+    monkeypatch.chdir(tmp_path)
+    assert load_dataset("cifar10").train.names[PER_FILE] == "data/cifar-10-batches-py/data_batch_2#0"
+
+
+def test_normalisation_is_the_published_one(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    write_cifar100(tmp_path)
+    ten, hundred = (load_dataset(name, root=str(tmp_path)) for name in ("cifar10", "cifar100"))
+    assert (ten.mean, ten.std) == ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    assert (hundred.mean, hundred.std) == ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+def write_shards(folder: Path, num_classes: int) -> None:
+    folder.mkdir(parents=True)
+    images = [{"bytes": png(random_pixels(n % 5, 32, 32)), "path": ""} for n in range(num_classes)]
+    for split in ("train", "test"):
+        table = pa.table({"img": images, "fine_label": list(range(num_classes))})
+        pq.write_table(table, folder / f"{split}-00000-of-00001.parquet")
+
+
+@pytest.mark.parametrize("inside", ["cifar100", "."])
+def test_parquet_under_the_name(tmp_path: Path, inside: str) -> None:
+    write_shards(tmp_path / "root" / inside, 100)
+    dataset = load_dataset("cifar100", root=str(tmp_path / "root"))
+    assert dataset.test is not None
+    assert (len(dataset.train), len(dataset.test), dataset.image_size) == (100, 100, 32)
+    assert dataset.mean == (0.5071, 0.4867, 0.4408)
+    assert np.array_equal(dataset.train.images.decode(7, 32, 3), random_pixels(2, 32, 32))
+
+
+def test_parquet_of_another_set(tmp_path: Path) -> None:
+    write_shards(tmp_path / "cifar100", 7)
+    with pytest.raises(UserError, match="has 7 classes and cifar100 has 100; give its path"):
+        load_dataset("cifar100", root=str(tmp_path))
+
+
+def test_missing_set_says_where_and_how(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        load_dataset("cifar100", root=str(tmp_path))
+    sentence = str(caught.value)
+    assert str(tmp_path / "cifar-100-python") in sentence
+    assert "https://www.cs.toronto.edu/~kriz/cifar.html" in sentence
+    assert f"torchvision.datasets.CIFAR100({str(tmp_path)!r}, download=True)" in sentence
+    assert f"parquet shards from the Hugging Face hub in {tmp_path / 'cifar100'}" in sentence
+
+
+def test_missing_batch(tmp_path: Path) -> None:
+    (write_cifar10(tmp_path) / "data_batch_3").unlink()
+    with pytest.raises(UserError, match="data_batch_3' is missing from its folder"):
+        load_dataset("cifar10", root=str(tmp_path))
+
+
+def test_truncated_batch(tmp_path: Path) -> None:
+    path = write_cifar10(tmp_path) / "data_batch_3"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(UserError, match=r"data_batch_3' is not a CIFAR file \(.*unpack the archive again"):
+        load_dataset("cifar10", root=str(tmp_path))
+
+
+def test_batch_without_labels(tmp_path: Path) -> None:
+    dump(write_cifar10(tmp_path) / "data_batch_3", {"data": np.zeros((1, 3072), dtype=np.uint8)})
+    with pytest.raises(UserError, match=r"data_batch_3' is not a CIFAR file \(it has no 'labels'"):
+        load_dataset("cifar10", root=str(tmp_path))
+
+
+def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
+    class Harmful:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return os.mkdir, (str(tmp_path / "made by the pickle"),)
+
+    dump(write_cifar10(tmp_path) / "data_batch_1", Harmful())
+    with pytest.raises(UserError, match=r"it asks for posix\.mkdir"):
+        load_dataset("cifar10", root=str(tmp_path))
+    assert not (tmp_path / "made by the pickle").exists()

@@ -1,0 +1,92 @@
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contune.data.sampler import balanced_batches, shuffled_order
+from contune.errors import UserError
+
+
+def test_shuffled_order_is_a_permutation_of_its_own_for_each_seed_and_epoch() -> None:
+    orders = {(s, e): shuffled_order(100, s, e) for s in range(3) for e in range(3)}
+    for order in orders.values():
+        assert sorted(order.tolist()) == list(range(100))
+    assert len({tuple(order.tolist()) for order in orders.values()}) == 9
+    assert torch.equal(orders[1, 2], shuffled_order(100, 1, 2))
+
+
+def test_orders_are_pinned() -> None:
+    """A run resumed elsewhere must see the same images."""
+    assert shuffled_order(8, 0, 0).tolist() == [4, 1, 3, 5, 0, 2, 6, 7]
+    assert balanced_batches(torch.tensor([0, 0, 0, 1, 1, 1]), 2, 1, 0, 0).tolist() == [[0, 4], [1, 5], [2, 3]]
+
+
+def test_order_does_not_touch_the_global_generator() -> None:
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    shuffled_order(10, 0, 0)
+    balanced_batches(torch.arange(4).repeat(4), 2, 2, 0, 0)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@st.composite
+def imbalanced(draw: st.DrawFn) -> tuple[torch.Tensor, int, int]:
+    sizes = draw(st.lists(st.integers(1, 15), min_size=1, max_size=6))
+    labels = torch.repeat_interleave(torch.arange(len(sizes)) * 3 + 1, torch.tensor(sizes))
+    classes = draw(st.integers(1, len(sizes)))
+    images = draw(st.integers(1, max(1, len(labels) // classes)))
+    return labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))], classes, images
+
+
+@settings(max_examples=100, deadline=None)
+@given(imbalanced(), st.integers(0, 5))
+def test_balanced_batches(case: tuple[torch.Tensor, int, int], epoch: int) -> None:
+    labels, P, K = case
+    sizes = Counter(labels.tolist())
+    batches = balanced_batches(labels, P, K, 7, epoch)
+    assert batches.shape == (len(labels) // (P * K), P * K)
+    uses: Counter[int] = Counter(dict.fromkeys(sizes, 0))
+    for row in batches:
+        rows_PK = row.view(P, K)
+        classes = labels[rows_PK]
+        assert (classes == classes[:, :1]).all()
+        assert len(set(classes[:, 0].tolist())) == P
+        uses.update(classes[:, 0].tolist())
+        for value, images in zip(classes[:, 0].tolist(), rows_PK.tolist(), strict=True):
+            assert len(set(images)) == min(K, sizes[value])
+    assert max(uses.values()) - min(uses.values()) <= 1
+    _assert_dealt_like_cards(batches.view(-1, K), labels, sizes)
+
+
+def _assert_dealt_like_cards(hands: torch.Tensor, labels: torch.Tensor, sizes: Counter[int]) -> None:
+    for value, size in sizes.items():
+        dealt = [i for hand in hands.tolist() for i in hand if labels[hand[0]] == value]
+        for start in range(0, len(dealt), size):
+            deck = dealt[start : start + size]
+            assert len(set(deck)) == len(deck)
+        if size > 1:
+            assert all(a != b for a, b in pairwise(dealt))
+
+
+def test_balanced_batches_repeat_for_the_same_epoch_only() -> None:
+    labels = torch.arange(5).repeat(20)
+    first, again, other = (balanced_batches(labels, 3, 4, 0, epoch) for epoch in (2, 2, 3))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("P", "K", "sentence"),
+    [
+        (4, 1, "4 classes needs as many in the data, which has 3"),
+        (3, 5, "3 × 5 = 15 images is more than the 12"),
+        (0, 2, "both are at least 1"),
+        (2, 0, "both are at least 1"),
+    ],
+)
+def test_impossible_batches(P: int, K: int, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        balanced_batches(torch.arange(3).repeat(4), P, K, 0, 0)

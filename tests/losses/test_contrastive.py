@@ -1,0 +1,306 @@
+"""TCL, SupCon and NT-Xent against the paper's equations, other libraries and hand-computed cases."""
+
+import math
+import warnings
+
+import paper
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import contune
+from contune.losses import NTXentLoss, SupConLoss, TCLLoss, ntxent_loss, supcon_loss, tcl_loss
+
+
+def random_unit(num: int, dim: int = 6, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return F.normalize(torch.randn(num, dim, generator=generator, dtype=torch.float64), dim=1).to(dtype)
+
+
+def random_weights(kind: str, num: int, seed: int) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """labels, positives and the weights they stand for."""
+    generator = torch.Generator().manual_seed(seed)
+    if kind == "labels":
+        labels = torch.randint(0, 3, (num,), generator=generator)
+        return labels, None, (labels[:, None] == labels[None, :]).double()
+    mask = torch.rand(num, num, generator=generator) < 0.3
+    if kind == "mask":
+        return None, mask, mask.double()
+    weights = mask * torch.rand(num, num, generator=generator, dtype=torch.float64)
+    return None, weights, weights
+
+
+@pytest.mark.parametrize("kind", ["labels", "mask", "weights"])
+@pytest.mark.parametrize(
+    ("tau", "k1", "k2"), [(0.1, 5000.0, 1.0), (1.0, 1.0, 1.5), (0.05, 1e6, 3.0), (0.1, 0.0, 1.0)]
+)
+@pytest.mark.parametrize("num", [2, 7, 12])
+def test_tcl_is_the_papers_nested_loop(kind: str, tau: float, k1: float, k2: float, num: int) -> None:
+    z = random_unit(num, seed=num).requires_grad_()
+    upstream = torch.linspace(-1, 2, num, dtype=torch.float64)
+    labels, positives, weights = random_weights(kind, num, seed=num + 1)
+    expected = paper.tcl(z, weights, tau, k1, k2)
+    (expected_grad,) = torch.autograd.grad(expected @ upstream, z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        actual = tcl_loss(
+            z, labels, positives=positives, temperature=tau, k1=k1, k2=k2, normalize=False, reduction="none"
+        )
+    (actual_grad,) = torch.autograd.grad(actual @ upstream, z)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual_grad, expected_grad, rtol=1e-10, atol=1e-10)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    k1=st.floats(0.0, 1e6),
+    k2=st.floats(0.0, 10.0),
+    tau=st.floats(0.05, 1.0),
+    num=st.integers(3, 10),
+)
+def test_lemma_2_is_the_gradient(seed: int, k1: float, k2: float, tau: float, num: int) -> None:
+    """Only through z_i itself: the lemma holds the other embeddings fixed."""
+    z = random_unit(num, seed=seed)
+    labels = torch.arange(num) % 2
+    i = seed % num
+    anchor = z[i].clone().requires_grad_()
+    stacked = torch.stack([anchor if j == i else z[j] for j in range(num)])
+    loss_i = tcl_loss(stacked, labels, temperature=tau, k1=k1, k2=k2, normalize=False, reduction="none")[i]
+    if len([p for p in range(num) if p != i and labels[p] == labels[i]]) == 0:
+        assert loss_i == 0
+        return
+    (grad,) = torch.autograd.grad(loss_i, anchor)
+    terms = paper.lemma_2(z, labels, i, tau, k1, k2)
+    expected = torch.zeros_like(anchor)
+    for p in terms["X"]:
+        expected += z[p] * (terms["P"][p] - terms["X"][p] - terms["Y"][p])
+    for n in terms["N"]:
+        expected += z[n] * terms["N"][n]
+    torch.testing.assert_close(grad, expected / tau, rtol=1e-9, atol=1e-9)
+
+
+@given(seed=st.integers(0, 10_000), k1=st.floats(1.0, 1e5), k2=st.floats(1.0, 5.0))
+def test_theorem_1_holds_for_hard_positives(seed: int, k1: float, k2: float) -> None:
+    """|X - P^t + Y^t| > |X - P^s| wherever X ≥ P^s. The paper's proof uses that condition without saying it."""
+    z, labels, tau = random_unit(16, seed=seed), torch.arange(16) % 4, 0.1
+    for i in range(16):
+        tuned = paper.lemma_2(z, labels, i, tau, k1, k2)
+        supcon = paper.lemma_2(z, labels, i, tau, 0.0, 1.0)
+        for p, X in tuned["X"].items():
+            if X >= supcon["P"][p]:
+                assert abs(X - tuned["P"][p] + tuned["Y"][p]) > abs(X - supcon["P"][p])
+
+
+def test_theorem_1_can_fail_for_an_easy_positive() -> None:
+    """Where P^s > X the inequality may turn round, so the condition above is needed."""
+    z = F.normalize(
+        torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0], [-1.0, 0.1]], dtype=torch.float64), dim=1
+    )
+    labels = torch.tensor([0, 0, 0, 1])
+    tuned, supcon = paper.lemma_2(z, labels, 0, 0.1, 5000.0, 1.0), paper.lemma_2(z, labels, 0, 0.1, 0.0, 1.0)
+    assert supcon["P"][1] > supcon["X"][1]
+    assert abs(tuned["X"][1] - tuned["P"][1] + tuned["Y"][1]) < abs(supcon["X"][1] - supcon["P"][1])
+
+
+@given(seed=st.integers(0, 10_000), k1=st.floats(1.0, 1e5), k2=st.floats(1.0, 5.0), more=st.floats(0.01, 5.0))
+def test_theorem_2_negatives_push_harder_with_k2(seed: int, k1: float, k2: float, more: float) -> None:
+    z, labels = random_unit(12, seed=seed), torch.arange(12) % 3
+    before = paper.lemma_2(z, labels, 0, 0.1, k1, k2)["N"]
+    after = paper.lemma_2(z, labels, 0, 0.1, k1, k2 + more)["N"]
+    assert all(after[n] > before[n] for n in before)
+
+
+def test_supcon_is_tcl_at_k1_0_and_k2_1() -> None:
+    z, labels = random_unit(20).requires_grad_(), torch.arange(20) % 5
+    torch.testing.assert_close(
+        supcon_loss(z, labels), tcl_loss(z, labels, k1=0.0, k2=1.0), rtol=1e-14, atol=0.0
+    )
+
+
+def test_supcon_out_is_supcontrasts_definition() -> None:
+    """Their form: log-probabilities over all others, averaged over the positives' mask, then over anchors."""
+    z, labels, tau = random_unit(18), torch.arange(18) % 4, 0.07
+    logits = z @ z.T / tau
+    others = 1 - torch.eye(18, dtype=torch.float64)
+    mask = (labels[:, None] == labels[None, :]) * others
+    log_probability = logits - torch.log((logits.exp() * others).sum(1, keepdim=True))
+    expected = -((mask * log_probability).sum(1) / mask.sum(1)).mean()
+    torch.testing.assert_close(supcon_loss(z, labels, temperature=tau), expected, rtol=1e-12, atol=0.0)
+
+
+def test_supcon_in_has_the_mean_inside_the_logarithm() -> None:
+    z, labels, tau = random_unit(9), torch.arange(9) % 3, 0.2
+    expected = []
+    for i in range(9):
+        positives = [p for p in range(9) if p != i and labels[p] == labels[i]]
+        denominator = sum(math.exp(float(z[i] @ z[a]) / tau) for a in range(9) if a != i)
+        numerator = sum(math.exp(float(z[i] @ z[p]) / tau) for p in positives) / len(positives)
+        expected.append(-math.log(numerator / denominator))
+    actual = supcon_loss(z, labels, temperature=tau, variant="in", reduction="none")
+    torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0.0)
+    assert (actual <= supcon_loss(z, labels, temperature=tau, reduction="none")).all(), "Jensen: L_in ≤ L_out"
+
+
+def test_ntxent_is_pytorch_metric_learnings() -> None:
+    from pytorch_metric_learning.losses import NTXentLoss as TheirNTXent
+    from pytorch_metric_learning.losses import SupConLoss as TheirSupCon
+
+    z = random_unit(16, dtype=torch.float32)
+    ids = torch.arange(8).repeat(2)
+    torch.testing.assert_close(ntxent_loss(z, ids, temperature=0.2), TheirNTXent(temperature=0.2)(z, ids))
+    labels = torch.arange(16) % 3
+    torch.testing.assert_close(supcon_loss(z, labels), TheirSupCon(temperature=0.1)(z, labels))
+
+
+def test_a_case_done_by_hand() -> None:
+    """Two orthogonal pairs: every similarity is 1 within a pair and 0 between, so each term is a number."""
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    labels = torch.tensor([0, 0, 1, 1])
+    D = math.exp(1 / 0.5) + 10 * math.exp(-1) + 2 * 2 * math.exp(0)
+    expected = math.log(D) - 1 / 0.5
+    actual = tcl_loss(z, labels, temperature=0.5, k1=10.0, k2=2.0)
+    assert actual.item() == pytest.approx(expected, rel=1e-14)
+
+
+def test_reductions() -> None:
+    z, labels = random_unit(6), torch.tensor([0, 0, 0, 1, 1, 2])
+    each = tcl_loss(z, labels, reduction="none")
+    assert each[5] == 0
+    torch.testing.assert_close(tcl_loss(z, labels, reduction="sum"), each.sum())
+    torch.testing.assert_close(tcl_loss(z, labels), each[:5].mean())
+
+
+@pytest.mark.parametrize("loss", [tcl_loss, supcon_loss])
+def test_a_batch_without_positives_is_a_zero_that_backpropagates(loss: contune.losses.TCLLoss) -> None:
+    z = random_unit(4).requires_grad_()
+    with pytest.warns(UserWarning, match="no anchor in this batch of 4 has a positive"):
+        value = loss(z, torch.arange(4))
+    value.backward()
+    assert value == 0
+    assert z.grad is not None
+    assert (z.grad == 0).all()
+
+
+@pytest.mark.parametrize("variant", ["out", "in"])
+@pytest.mark.parametrize(
+    "labels",
+    [[0, 0], [0, 1, 1], [0] * 5, [0, 0, 1, 1, 2, 3]],
+    ids=["batch of 2", "odd one", "one class", "singles"],
+)
+@pytest.mark.parametrize("duplicates", [False, True])
+def test_edge_batches_are_finite(variant: str, labels: list[int], duplicates: bool) -> None:
+    z = random_unit(len(labels), dtype=torch.float32)
+    z = (z[:1].expand_as(z).clone() if duplicates else z).requires_grad_()
+    for value in (
+        supcon_loss(z, torch.tensor(labels), variant=variant, temperature=0.01),
+        tcl_loss(z, torch.tensor(labels), temperature=0.01, k1=1e6),
+    ):
+        value.backward()
+        assert z.grad is not None
+        assert value.isfinite()
+        assert z.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)],
+)
+@pytest.mark.parametrize("tau", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("k1", [0.0, 5000.0, 1e6])
+def test_every_dtype(dtype: torch.dtype, tolerance: float, tau: float, k1: float) -> None:
+    """Against float64 on the same rounded inputs, so that only the arithmetic differs."""
+    z, labels = random_unit(64, 32).to(dtype), torch.arange(64) % 8
+    exact, leaf = z.double().clone().requires_grad_(), z.clone().requires_grad_()
+    expected = tcl_loss(exact, labels, temperature=tau, k1=k1)
+    actual = tcl_loss(leaf, labels, temperature=tau, k1=k1)
+    expected.backward()
+    actual.backward()
+    assert exact.grad is not None
+    assert leaf.grad is not None
+    assert leaf.grad.dtype == dtype
+    assert actual.double().item() == pytest.approx(expected.item(), rel=1e-5)
+    error = (leaf.grad.double() - exact.grad).norm() / exact.grad.norm()
+    assert error < tolerance
+
+
+def test_autocast_does_not_lower_the_precision() -> None:
+    z, labels = random_unit(32, dtype=torch.float32), torch.arange(32) % 4
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = tcl_loss(z, labels)
+    assert inside.dtype == torch.float32
+    assert inside == tcl_loss(z, labels)
+
+
+@given(seed=st.integers(0, 10_000), scale=st.floats(0.1, 10.0))
+def test_order_scale_and_rotation_do_not_matter(seed: int, scale: float) -> None:
+    z, labels = random_unit(10, seed=seed), torch.arange(10) % 3
+    order = torch.randperm(10, generator=torch.Generator().manual_seed(seed))
+    rotation = torch.linalg.qr(random_unit(6, seed=seed + 1))[0]
+    expected = tcl_loss(z, labels)
+    torch.testing.assert_close(tcl_loss(z[order], labels[order]), expected)
+    torch.testing.assert_close(tcl_loss(z * scale, labels), expected)
+    torch.testing.assert_close(tcl_loss(z @ rotation, labels), expected)
+    torch.testing.assert_close(tcl_loss(z, labels + 7), expected)
+
+
+def test_nan_goes_in_and_comes_out() -> None:
+    z = random_unit(4)
+    z[0, 0] = math.nan
+    assert tcl_loss(z, torch.tensor([0, 0, 1, 1])).isnan()
+
+
+def test_the_diagonal_of_positives_is_ignored() -> None:
+    z, mask = random_unit(6), torch.ones(6, 6, dtype=torch.bool)
+    torch.testing.assert_close(tcl_loss(z, positives=mask), tcl_loss(z, torch.zeros(6, dtype=torch.long)))
+
+
+def test_modules_are_their_functions() -> None:
+    z, labels = random_unit(12), torch.arange(12) % 3
+    assert TCLLoss(k1=10.0, k2=2.0, temperature=0.3)(z, labels) == tcl_loss(
+        z, labels, k1=10.0, k2=2.0, temperature=0.3
+    )
+    assert SupConLoss(variant="in")(z, labels) == supcon_loss(z, labels, variant="in")
+    assert NTXentLoss(temperature=0.5)(z, labels) == ntxent_loss(z, labels, temperature=0.5)
+    assert "k1=10.0" in repr(TCLLoss(k1=10.0))
+    assert "variant='out'" in repr(SupConLoss())
+    assert "temperature=0.2" in repr(NTXentLoss())
+
+
+def test_public_names() -> None:
+    assert contune.tcl_loss is tcl_loss
+    assert contune.TCLLoss is TCLLoss
+
+
+Z4, L4 = random_unit(4), torch.tensor([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: tcl_loss(Z4, L4, temperature=0.0), "temperature must be above 0 and finite, got 0"),
+        (lambda: tcl_loss(Z4, L4, temperature=math.nan), "temperature must be above 0"),
+        (lambda: tcl_loss(Z4, L4, k1=-1.0), "k1 must be 0 or above and finite, got -1"),
+        (lambda: tcl_loss(Z4, L4, k2=math.inf), "k2 must be 0 or above"),
+        (lambda: tcl_loss(Z4, L4[:3]), "one entry for each of the 4 embeddings, got shape (3,)"),
+        (lambda: tcl_loss(Z4, L4.double()), "labels must be integers, got torch.float64"),
+        (lambda: tcl_loss(Z4), "give either labels or positives"),
+        (lambda: tcl_loss(Z4, L4, positives=torch.ones(4, 4)), "give either labels or positives"),
+        (
+            lambda: tcl_loss(Z4, positives=torch.ones(4, 3)),
+            "positives must be a (4, 4) matrix, got shape (4, 3)",
+        ),
+        (lambda: tcl_loss(Z4, positives=-torch.ones(4, 4)), "weights of 0 and above, got -1"),
+        (lambda: tcl_loss(Z4[None], L4), "embeddings must be (N, d), got shape (1, 4, 6)"),
+        (lambda: tcl_loss(L4[:, None], L4), "embeddings must be floating point, got torch.int64"),
+        (lambda: tcl_loss(Z4, L4, reduction="avg"), "unknown reduction 'avg'"),
+        (lambda: tcl_loss(Z4, L4, backend="dens"), "unknown backend 'dens'; did you mean dense?"),
+        (lambda: supcon_loss(Z4, L4, variant="both"), "unknown variant 'both'"),
+    ],
+)
+def test_wrong_input_says_what_to_do(call: type, sentence: str) -> None:
+    with pytest.raises(ValueError) as raised:  # noqa: PT011  (the sentence is compared below, as plain text)
+        call()
+    assert sentence in str(raised.value)
