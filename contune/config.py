@@ -104,6 +104,8 @@ class RunConfig:
     """auto, cpu, cuda, cuda:1, mps"""
     precision: str = one_of("auto", ("auto", "fp32", "bf16"))
     """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
+    engine: str = one_of("auto", ("auto", "eager", "graph"))
+    """`graph` records a training step as a CUDA graph and replays it; `auto` does so where it can."""
     log_every: int = ranged(20, low=1)
     """Steps between lines of metrics.jsonl."""
     checkpoint_seconds: float = ranged(60.0, low=0.0)
@@ -115,6 +117,7 @@ class RunConfig:
 
 MACHINE_SETTINGS = (
     "run.device",
+    "run.engine",
     "run.log_every",
     "run.checkpoint_seconds",
     "run.tensorboard",
@@ -203,7 +206,7 @@ class Config:
     def load(cls, path: Path) -> "Config":
         try:
             return cls.from_dict(json.loads(path.read_text()))
-        except (json.JSONDecodeError, AttributeError, TypeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
     def differences(self, other: "Config") -> list[str]:

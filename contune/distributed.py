@@ -54,6 +54,15 @@ def gather(local: Tensor) -> Tensor:
     return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
+def mean(local: Tensor) -> Tensor:
+    """The mean over ranks of a tensor that each of them has."""
+    if not _active():
+        return local
+    total = local.clone()
+    dist.all_reduce(total)
+    return total / world_size()
+
+
 def wrap(module: nn.Module, device: torch.device) -> nn.Module:
     """`module` with its gradients averaged over ranks, and batch statistics shared where torch can (on GPUs)."""
     if not _active():

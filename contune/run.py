@@ -19,8 +19,8 @@ class RunFolder:
         self.result_file = self.path / "result.json"
         self.report_file = self.path / "report.html"
 
-    def open(self, config: Config) -> None:
-        """Makes the folder for this config, or goes on with it if it holds the same one."""
+    def check(self, config: Config) -> None:
+        """Whether this config may be run here: in a new or empty folder, or in one that holds the same run."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"{self.path} is a file; give a folder with --out")
         if self.config_file.exists():
@@ -32,6 +32,9 @@ class RunFolder:
                 )
         elif self.path.exists() and any(self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
+
+    def open(self, config: Config) -> None:
+        """Makes the folder and writes the config into it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             config.save(self.config_file)

@@ -3,6 +3,7 @@
 import types
 from collections.abc import Iterable, Sequence
 from dataclasses import Field, field, fields
+from math import isinf
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from contune.errors import UserError, unknown
@@ -84,6 +85,8 @@ def _check_field(item: "Field[Any]", value: Any, key: str) -> None:
     if (low is not None and not value >= low) or (above is not None and not value > above):
         bound = f"{low:g} or more" if low is not None else f"above {above:g}"
         raise UserError(f"{key} must be {bound}, got {value}")
+    if isinstance(value, float) and isinf(value):
+        raise UserError(f"{key} must be finite, got {value}")
     if high is not None and not value <= high:
         raise UserError(f"{key} must be {high:g} or less, got {value}")
 

@@ -19,12 +19,12 @@ MAX_MISTAKES = 10
 def confusions(measured: Measured, predictor: str) -> str:
     """`predictor` says whose predictions these are."""
     assert measured.labels is not None
-    assert measured.predicted_M is not None
+    assert measured.predicted is not None
     num_wrong = int(measured.wrong().sum())
     if num_wrong == 0:
         why = f"No image was misclassified by the {escape(predictor)}."
         return section("confusions", "Confusions", missing(why))
-    counts_KK = confusion(measured.predicted_M, measured.labels, len(measured.class_names))
+    counts_KK = confusion(measured.predicted, measured.labels, len(measured.class_names))
     shown = worst_classes(counts_KK)
     text = f"The {escape(predictor)} misclassified {num_wrong:,} of {plural(len(measured), 'image')}. "
     if len(shown) < len(measured.class_names):
@@ -79,8 +79,8 @@ def _heat_map(counts_KK: Tensor, shown: list[int], class_names: tuple[str, ...])
 
 
 def _cell(count: int, total: int, *, right: bool) -> str:
-    """Mistakes are few where an encoder is good: the square root lets them be seen."""
-    heat = 100 * (count / total) ** 0.5 if total else 0.0
+    """Mistakes are few where an encoder is good: the square root lets them be seen, below what hides the digits."""
+    heat = 65 * (count / total) ** 0.5 if total else 0.0
     kind = "right" if right else "wrong" if count else "none"
     return f'<td class="{kind}" style="--heat:{heat:.0f}%">{count or "·"}</td>'
 
@@ -91,7 +91,7 @@ def _mistakes(measured: Measured, counts_KK: Tensor) -> str:
     totals = counts_KK.sum(dim=1).tolist()
     items = []
     for k, j, count in frequent_mistakes(counts_KK):
-        index = int(((measured.labels == k) & (measured.predicted_M == j)).nonzero()[0])
+        index = int(((measured.labels == k) & (measured.predicted == j)).nonzero()[0])
         is_class, taken_for = escape(measured.class_names[k]), escape(measured.class_names[j])
         picture = thumbnail(measured.images, index, measured.channels, escape(measured.images.names[index]))
         words = f"<b>{is_class}</b> taken for <b>{taken_for}</b>: {count:,} of {totals[k]:,}"

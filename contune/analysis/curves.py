@@ -81,7 +81,7 @@ def draw(name: str, axis: str, points_N2: np.ndarray, description: str) -> str:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         if name in _FROM_ZERO:
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.08 * y_N.max() or 1)
         out = StringIO()
         nobody = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(out, format="svg", transparent=True, metadata=nobody)
@@ -106,7 +106,8 @@ def _thin(points_N2: np.ndarray) -> np.ndarray:
 def _inline(svg: str, description: str) -> str:
     """Out of a whole SVG document, an element that takes its colours and its size from the page."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<g id="[^"]*">', "<g>", svg)  # the same in every drawing, and nothing refers to them
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every drawing, and nothing refers to them
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would hold for the whole page
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)

@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from contune.analysis.measured import Measured, evenly_spaced
-from contune.analysis.page import escape, lead, missing, section, shorten
+from contune.analysis.page import escape, lead, missing, section, shorten, shorten_path
 from contune.analysis.projection import project, unmappable
 
 MAX_POINTS = 2000
@@ -18,7 +18,7 @@ WIDTH, HEIGHT, MARGIN = 760, 600, 24
 
 def embedding_map(measured: Measured) -> str:
     chosen_N = evenly_spaced(len(measured), MAX_POINTS)
-    features_ND = measured.features_MD[chosen_N]
+    features_ND = measured.features[chosen_N]
     why = unmappable(features_ND)
     if why is not None:
         return section("map", "Map of the embeddings", missing(why))
@@ -43,7 +43,7 @@ def _explanation(measured: Measured, chosen_N: Tensor) -> str:
     text = f"{len(chosen_N):,}{some} images by t-SNE of their cosine similarity; hover over one for its name."
     if measured.labels is not None and len(measured.class_names) > MAX_NAMED_CLASSES:
         text += " Each class has its hue."
-    if measured.predicted_M is not None:
+    if measured.predicted is not None:
         text += " A ringed one was misclassified."
     return text + " Who is near whom means something; distances between groups do not."
 
@@ -89,7 +89,7 @@ def _shape(label: int, num_classes: int, x: float, y: float, radius: float) -> s
 
 
 def _tooltip(measured: Measured, index: int) -> str:
-    name = shorten(str(measured.images.names[index]), 60)
+    name = shorten_path(str(measured.images.names[index]), 60)
     kind, mistaken = measured.class_of(index), measured.taken_for(index)
     if kind is None:
         return escape(name)

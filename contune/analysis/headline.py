@@ -1,5 +1,6 @@
 """The top of the page: what was trained on what, and how good it is."""
 
+from pathlib import Path
 from typing import Any
 
 from contune.analysis.page import escape, lead, missing, section
@@ -14,9 +15,9 @@ _BASELINES = {
 
 
 def data_title(result: dict[str, Any], config: dict[str, dict[str, Any]]) -> str:
-    """`images` says nothing about a person's own folder; its path does."""
+    """`images` says nothing about a person's own folder; its name does. The whole path is among the settings."""
     path = config.get("data", {}).get("path")
-    return str(path) if result["data"] == "images" and path else str(result["data"])
+    return Path(path).name or str(path) if result["data"] == "images" and path else str(result["data"])
 
 
 def headline(result: dict[str, Any], data: str, why_missing: str, most_frequent: float | None) -> str:
@@ -73,9 +74,10 @@ def _reading(measures: list[dict[str, Any]], most_frequent: float | None) -> str
     return lead(text)
 
 
-def accuracies(measures: list[dict[str, Any]], why_missing: str) -> str:
+def accuracies(measures: list[dict[str, Any]]) -> str:
+    """Nothing where nothing was measured: the headline has said why."""
     if not measures:
-        return section("accuracy", "Accuracy", missing(why_missing))
+        return ""
     rows = "\n".join(_row(measure) for measure in measures)
     table = f"""<table class="accuracies">
 <thead><tr><th scope="col">Measure</th><th scope="col">Top-1, %</th><th scope="col">Top-5, %</th>

@@ -15,11 +15,13 @@ class Measured:
     images: ImageSet
     channels: int
     class_names: tuple[str, ...]
-    features_MD: Tensor
-    predicted_M: Tensor | None
+    features: Tensor
+    """float32 (M, D)"""
+    predicted: Tensor | None
+    """int64 (M,); None where nothing was predicted."""
 
     def __post_init__(self) -> None:
-        assert len(self.features_MD) == len(self.images), (self.features_MD.shape, len(self.images))
+        assert len(self.features) == len(self.images), (self.features.shape, len(self.images))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -30,18 +32,18 @@ class Measured:
 
     def wrong(self) -> Tensor:
         """Which images were taken for another class; none where nothing was predicted."""
-        if self.labels is None or self.predicted_M is None:
+        if self.labels is None or self.predicted is None:
             return torch.zeros(len(self), dtype=torch.bool)
-        return self.labels != self.predicted_M
+        return self.labels != self.predicted
 
     def class_of(self, index: int) -> str | None:
         return None if self.labels is None else self.class_names[int(self.labels[index])]
 
     def taken_for(self, index: int) -> str | None:
         """The class it was wrongly taken for; None where it was right or nothing was predicted."""
-        if self.labels is None or self.predicted_M is None:
+        if self.labels is None or self.predicted is None:
             return None
-        predicted = int(self.predicted_M[index])
+        predicted = int(self.predicted[index])
         return None if predicted == int(self.labels[index]) else self.class_names[predicted]
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.analysis.measured import Measured, evenly_spaced
-from contune.analysis.page import escape, lead, missing, section, shorten
+from contune.analysis.page import escape, lead, missing, section, shorten_path
 from contune.analysis.thumbnails import thumbnail
 
 NUM_QUERIES = 8
@@ -19,10 +19,10 @@ def neighbours(measured: Measured) -> str:
     title = "Nearest neighbours"
     if len(measured) < 2:
         return section("neighbours", title, missing("Neighbours take at least two images."))
-    if not measured.features_MD.isfinite().all():
+    if not measured.features.isfinite().all():
         return section("neighbours", title, missing("The encoder’s features are not finite."))
     queries = choose_queries(measured.wrong())
-    indices_QK, similarities_QK = nearest(measured.features_MD, queries)
+    indices_QK, similarities_QK = nearest(measured.features, queries)
     cards = [
         _card(measured, query, indices, similarities)
         for query, indices, similarities in zip(queries, indices_QK.tolist(), similarities_QK.tolist(), strict=True)
@@ -55,7 +55,7 @@ def nearest(features_MD: Tensor, queries: list[int]) -> tuple[Tensor, Tensor]:
 
 def _card(measured: Measured, query: int, indices: list[int], similarities: list[float]) -> str:
     kind, mistaken = measured.class_of(query), measured.taken_for(query)
-    caption = escape(kind) if kind is not None else escape(shorten(str(measured.images.names[query]), 24))
+    caption = escape(kind) if kind is not None else escape(shorten_path(str(measured.images.names[query]), 24))
     if mistaken is not None:
         caption += f' <span class="mistaken">taken for {escape(mistaken)}</span>'
     items = "\n".join(

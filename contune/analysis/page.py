@@ -36,8 +36,13 @@ def escape(value: object) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """At most `length` characters; of what is longer the end, where paths differ."""
-    return text if len(text) <= length else "…" + text[len(text) - length + 1 :]
+    """At most `length` characters, from the beginning."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def shorten_path(path: str, length: int) -> str:
+    """At most `length` characters, from the end, where paths differ."""
+    return path if len(path) <= length else "…" + path[len(path) - length + 1 :]
 
 
 def page(title: str, body: str) -> str:

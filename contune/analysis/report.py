@@ -1,9 +1,9 @@
 """report.html: a finished run on one page that needs no network, no server and no JavaScript."""
 
+from math import isclose
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from contune.analysis.circumstances import environment, settings
@@ -14,11 +14,12 @@ from contune.analysis.embedding_map import embedding_map
 from contune.analysis.headline import accuracies, data_title, headline
 from contune.analysis.measured import Measured
 from contune.analysis.neighbours import neighbours
-from contune.analysis.page import missing, page, section
+from contune.analysis.page import escape, missing, page, section
 from contune.analysis.wording import measure_title
 from contune.data.imageset import ImageSet
 
-_CLASS_MEASURES = ("linear", "linear-fast", "classifier", "knn")
+_PREDICTORS = ("linear", "linear-fast", "classifier")
+_CLASS_MEASURES = (*_PREDICTORS, "knn")
 
 
 def write_report(
@@ -44,16 +45,15 @@ def write_report(
             images=images,
             channels=channels,
             class_names=class_names,
-            features_MD=features_MD,
-            predicted_M=predicted_M,
+            features=features_MD,
+            predicted=predicted_M,
         )
     data = data_title(result, config)
-    why = _why_unmeasured(measured, result)
     body = [
-        headline(result, data, why, _most_frequent(measured)),
-        accuracies(result["measures"], why),
+        headline(result, data, _why_unmeasured(measured, result), _most_frequent(measured)),
+        accuracies(result["measures"]),
         curves(metrics),
-        *_about_images(measured, result, why),
+        *_about_images(measured, result),
         settings(config),
         environment(result),
     ]
@@ -62,10 +62,11 @@ def write_report(
 
 
 def _why_unmeasured(measured: Measured | None, result: dict[str, Any]) -> str:
+    split = escape(result["split"])
     if measured is None:
         return (
-            f"This data has no {result['split']} split, so nothing was measured. "
-            "Hold some images out with <code>data.test_fraction=0.2</code>."
+            f"This data has no {split} split, so nothing was measured. "
+            f"Hold some images out with <code>data.{split}_fraction=0.2</code>."
         )
     if measured.labels is None:
         return (
@@ -81,13 +82,15 @@ def _most_frequent(measured: Measured | None) -> float | None:
     return 100 * int(measured.labels.bincount().max()) / len(measured)
 
 
-def _about_images(measured: Measured | None, result: dict[str, Any], why: str) -> list[str]:
+def _about_images(measured: Measured | None, result: dict[str, Any]) -> list[str]:
     by_name = {measure["name"]: measure for measure in result["measures"]}
     name = next((name for name in _CLASS_MEASURES if name in by_name), None)
     if measured is None:
+        why = f"These are drawn from the {escape(result['split'])} images, of which there are none."
         return [section("images", "Classes, map and neighbours", missing(why))]
     if measured.labels is None or name is None:
-        return [section("classes", "Classes", missing(why)), embedding_map(measured), neighbours(measured)]
+        why = "Confusions and accuracy by class take labels and a measured accuracy."
+        return [embedding_map(measured), neighbours(measured), section("classes", "Classes", missing(why))]
     counts = measured.labels.bincount(minlength=len(measured.class_names)).tolist()
     return [
         _confusions(measured, result["measures"]),
@@ -98,9 +101,10 @@ def _about_images(measured: Measured | None, result: dict[str, Any], why: str) -
 
 
 def _confusions(measured: Measured, measures: list[dict[str, Any]]) -> str:
-    if measured.predicted_M is None:
+    if measured.predicted is None:
         why = "Confusions are drawn from a linear probe, and <code>eval.linear=none</code> asked for none."
         return section("confusions", "Confusions", missing(why))
-    accuracy = 100 * (1 - measured.wrong().double().mean())
-    names = [m["name"] for m in measures if torch.isclose(accuracy, torch.tensor(m["top1"]).double())]
-    return confusions(measured, measure_title(names[0]).lower() if names else "classifier")
+    accuracy = 100 * (1 - measured.wrong().double().mean().item())
+    top1 = {measure["name"]: measure["top1"] for measure in measures if measure["name"] in _PREDICTORS}
+    whose = next((name for name in top1 if isclose(top1[name], accuracy, abs_tol=1e-6)), "classifier")
+    return confusions(measured, measure_title(whose).lower())

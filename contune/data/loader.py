@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from contune.data.imageset import ImageSet
+from contune.errors import UserError
 
 Batch = tuple[Tensor, Tensor | None]
 """uint8 images (B, C, H, W) and labels (B,), both on the device."""
@@ -81,21 +82,35 @@ class StreamLoader:
             num_workers=self.workers,
             pin_memory=self.device.type == "cuda",
             multiprocessing_context="forkserver" if self.workers else None,
+            collate_fn=_stack,
         )
         for indices_B, images_BCHW in zip(indices, loader, strict=True):
+            if isinstance(images_BCHW, UserError):
+                raise images_BCHW
             labels_B = None if self.labels_N is None else self.labels_N[indices_B.to(self.device)]
             yield images_BCHW.to(self.device, non_blocking=True), labels_B
 
 
-class _Decoded(Dataset[Tensor]):
+class _Decoded(Dataset[Tensor | UserError]):
+    """An image that cannot be read comes as its error: one raised in a worker would bring the worker's traceback."""
+
     def __init__(self, images: ImageSet, size: int, channels: int) -> None:
         self.images, self.size, self.channels = images, size, channels
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self.images.images.decode(index, self.size, self.channels)))
+    def __getitem__(self, index: int) -> Tensor | UserError:
+        try:
+            image_CHW = self.images.images.decode(index, self.size, self.channels)
+        except UserError as error:
+            return UserError(str(error))
+        return torch.from_numpy(np.ascontiguousarray(image_CHW))
+
+
+def _stack(decoded: list[Tensor | UserError]) -> Tensor | UserError:
+    error = next((item for item in decoded if isinstance(item, UserError)), None)
+    return error or torch.stack([item for item in decoded if isinstance(item, Tensor)])
 
 
 def in_order(num: int, batch: int) -> list[Tensor]:

@@ -9,6 +9,10 @@ def mixed_generator(*numbers: int, device: torch.device | str = "cpu") -> torch.
 
     The same on every machine holds for the CPU, the default.
     """
+    return torch.Generator(device).manual_seed(mixed_seed(*numbers))
+
+
+def mixed_seed(*numbers: int) -> int:
+    """One number that stands for the tuple, for a generator that is seeded again and again."""
     entropy = [number % 2**64 for number in numbers]
-    seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
-    return torch.Generator(device).manual_seed(seed)
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])

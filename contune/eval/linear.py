@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader
 from contune.data.sampler import shuffled_order
-from contune.data.seeding import mixed_generator
+from contune.data.seeding import mixed_seed
+from contune.train.graph import GraphedStep, Step, use_graph
+from contune.train.optim import build_optimizer, set_learning_rate
 
 Advance = Callable[[int, str], None]
 PROBE_STREAM = 2**32
@@ -44,27 +46,28 @@ def train_linear(
     device = loader.labels_N.device
     torch.manual_seed(seed)
     classifier = nn.Linear(num_features, num_classes).to(device)
-    optimizer = torch.optim.SGD(
-        classifier.parameters(),
-        lr=lr,
-        momentum=momentum,
-        weight_decay=weight_decay,
-        fused=device.type == "cuda",
-    )
+    optimizer = build_optimizer(classifier, "sgd", lr=lr, momentum=momentum, weight_decay=weight_decay)
+    generator = torch.Generator(device)
+
+    def step(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        assert labels_B is not None
+        (view_BCHW,) = augmenter.apply(images_BCHW, augmenter.draw(len(images_BCHW), generator))
+        with torch.no_grad(), autocast():
+            features_BD = encoder(view_BCHW)
+        loss = F.cross_entropy(classifier(features_BD.float()), labels_B)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return {"loss": loss.detach()}
+
+    run_step: Step = GraphedStep(step, generator) if use_graph("auto", "sgd", device) else step
     for epoch in range(epochs):
-        optimizer.param_groups[0]["lr"] = lr * (1 + cos(pi * epoch / epochs)) / 2
-        order = shuffled_order(len(loader), seed + PROBE_STREAM, epoch)
-        for step, (images_BCHW, labels_B) in enumerate(loader.batches(list(order.split(batch)))):
-            generator = mixed_generator(seed + PROBE_STREAM, epoch, step, device=device)
-            (view_BCHW,) = augmenter.apply(images_BCHW, augmenter.draw(len(images_BCHW), generator))
-            with torch.no_grad(), autocast():
-                features_BD = encoder(view_BCHW)
-            loss = F.cross_entropy(classifier(features_BD.float()), _required(labels_B))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        set_learning_rate(optimizer, lr * (1 + cos(pi * epoch / epochs)) / 2)
+        generator.manual_seed(mixed_seed(seed + PROBE_STREAM, epoch))
+        for images_BCHW, labels_B in loader.batches(_epoch_batches(len(loader), batch, seed, epoch)):
+            metrics = run_step(images_BCHW, labels_B)
         if advance is not None:
-            advance(epoch + 1, f"loss {loss.item():.3f}")
+            advance(epoch + 1, f"loss {metrics['loss'].item():.3f}")
     return classifier
 
 
@@ -75,6 +78,8 @@ def linear_protocol(*, epochs: int, lr: float, batch: int, policy: str) -> str:
     )
 
 
-def _required(labels_B: Tensor | None) -> Tensor:
-    assert labels_B is not None
-    return labels_B
+def _epoch_batches(num: int, batch: int, seed: int, epoch: int) -> list[Tensor]:
+    """Full batches in an order of this epoch's own; what is left over has its turn in another epoch."""
+    batch = min(batch, num)
+    order_N = shuffled_order(num, seed + PROBE_STREAM, epoch)
+    return list(order_N[: num // batch * batch].split(batch))

@@ -34,7 +34,7 @@ class Method(nn.Module):
             return True
 
     settings: Settings
-    classifier: nn.Module | None = None
+    classifier: nn.Module | None
     """From features to class scores, in a method that trains one with the encoder."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
@@ -42,6 +42,7 @@ class Method(nn.Module):
         self.encoder = encoder
         self.num_features = num_features
         self.settings = settings
+        self.classifier = None
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         """views: one (B, C, H, W) batch a view; labels_B: (B,) integers, or None without labels."""

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.methods.base import Method, Output, labels_of_views
+from contune.settings import ranged
 
 
 class CrossEntropy(Method):
@@ -14,7 +15,7 @@ class CrossEntropy(Method):
 
     @dataclass(kw_only=True)
     class Settings(Method.Settings):
-        label_smoothing: float = 0.0
+        label_smoothing: float = ranged(0.0, low=0.0, high=1.0)
 
     settings: Settings
 

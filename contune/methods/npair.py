@@ -6,6 +6,7 @@ from torch import Tensor
 
 from contune.losses import npair_loss
 from contune.methods.pairwise import PairwiseMethod
+from contune.settings import ranged
 
 
 class NPair(PairwiseMethod):
@@ -13,7 +14,7 @@ class NPair(PairwiseMethod):
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
-        temperature: float = 0.1
+        temperature: float = ranged(0.1, above=0.0)
 
     settings: Settings
 

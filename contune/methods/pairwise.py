@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.methods.base import Method, Output, ids_of_views, labels_of_views
 from contune.models.heads import projector
+from contune.settings import ranged
 
 
 class PairwiseMethod(Method):
@@ -15,9 +16,9 @@ class PairwiseMethod(Method):
 
     @dataclass(kw_only=True)
     class Settings(Method.Settings):
-        projector_hidden: int | None = None
+        projector_hidden: int | None = ranged(None, low=1)
         """Size of the projector's hidden layer; none: the encoder's number of features."""
-        projector_dim: int = 128
+        projector_dim: int = ranged(128, low=1)
         """Size of the embedding that the loss sees."""
 
     settings: Settings

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from contune.losses import ntxent_loss
 from contune.methods.pairwise import PairwiseMethod
+from contune.settings import ranged
 
 
 class SimCLR(PairwiseMethod):
@@ -13,9 +14,9 @@ class SimCLR(PairwiseMethod):
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
-        temperature: float = 0.2
-        projector_hidden: int | None = 2048
-        projector_dim: int = 256
+        temperature: float = ranged(0.2, above=0.0)
+        projector_hidden: int | None = ranged(2048, low=1)
+        projector_dim: int = ranged(256, low=1)
 
         @property
         def needs_labels(self) -> bool:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from contune.losses import supcon_loss
+from contune.losses.contrastive import VARIANTS
 from contune.methods.pairwise import PairwiseMethod
+from contune.settings import one_of, ranged
 
 
 class SupCon(PairwiseMethod):
@@ -13,8 +15,8 @@ class SupCon(PairwiseMethod):
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
-        temperature: float = 0.1
-        variant: str = "out"
+        temperature: float = ranged(0.1, above=0.0)
+        variant: str = one_of("out", VARIANTS)
         """Where the mean over positives stands: `out` of the logarithm (the paper's) or `in` it."""
 
     settings: Settings

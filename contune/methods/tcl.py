@@ -6,6 +6,7 @@ from torch import Tensor
 
 from contune.losses import tcl_loss
 from contune.methods.pairwise import PairwiseMethod
+from contune.settings import ranged
 
 
 class TCL(PairwiseMethod):
@@ -16,10 +17,10 @@ class TCL(PairwiseMethod):
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
-        temperature: float = 0.1
-        k1: float = 5000.0
+        temperature: float = ranged(0.1, above=0.0)
+        k1: float = ranged(5000.0, low=0.0)
         """Above 0, raises the gradient from hard positives; 4000 and 5000 work almost always."""
-        k2: float = 1.0
+        k2: float = ranged(1.0, low=0.0)
         """Above 1, raises the gradient from hard negatives, which k1 lowers."""
         supervised: bool = True
         """Positives share a label; false: they are views of one image."""

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from contune.losses import triplet_loss
 from contune.methods.pairwise import PairwiseMethod
+from contune.settings import ranged
 
 
 class Triplet(PairwiseMethod):
@@ -13,7 +14,7 @@ class Triplet(PairwiseMethod):
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
-        margin: float = 0.3
+        margin: float = ranged(0.3, low=0.0)
 
     settings: Settings
 

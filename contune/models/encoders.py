@@ -41,20 +41,23 @@ def build_encoder(
 def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
     options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     if norm == "group":
-        options["norm_layer"] = partial(nn.GroupNorm, 8)
+        options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
     if name == "resnet-mini":
         return _resnet_mini(**options)
     if not timm.is_model(name):
         raise unknown("encoder", name, ["resnet-mini", *timm.list_models()])
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
-        return timm.create_model(name, zero_init_last=False, **options)
+        resnet: nn.Module = timm.create_model(name, zero_init_last=False, **options)
+        return resnet
     if norm != "batch":
         raise UserError(f"norm={norm} is for ResNets and {name} is none; leave model.norm=batch")
+    model: nn.Module
     try:
-        return timm.create_model(name, img_size=image_size, **options)
+        model = timm.create_model(name, img_size=image_size, **options)
     except TypeError:  # convolutional models take any size and no such argument
-        return timm.create_model(name, **options)
+        model = timm.create_model(name, **options)
+    return model
 
 
 def _resnet_mini(**options: Any) -> nn.Module:

@@ -81,7 +81,10 @@ def load_encoder(path: str | Path) -> ImageEncoder:
         raise UserError(f"{file} cannot be read as safetensors: {error}") from None
     spec = _spec(metadata, file)
     backbone = spec.build()
-    backbone.load_state_dict(tensors)
+    try:
+        backbone.load_state_dict(tensors)
+    except RuntimeError:
+        raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes") from None
     return ImageEncoder(backbone, spec).eval()
 
 

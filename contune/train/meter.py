@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
+
+from contune import distributed
 
 
 class Meter:
@@ -14,12 +17,14 @@ class Meter:
 
     def add(self, values: Mapping[str, Tensor]) -> None:
         for name, value in values.items():
-            value = value.detach().float()
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            # Never the value itself: a replayed graph writes its next result over it.
+            sums = self._sums.setdefault(name, torch.zeros((), device=value.device))
+            sums += value.detach()
         self.count += 1
 
     def read(self) -> dict[str, float]:
-        """The means since the last call."""
-        means = {name: total.item() / self.count for name, total in self._sums.items()}
+        """The means since the last call, over all ranks."""
+        totals = distributed.mean(torch.stack(list(self._sums.values()))).tolist()
+        means = {name: total / self.count for name, total in zip(self._sums, totals, strict=True)}
         self._sums, self.count = {}, 0
         return means

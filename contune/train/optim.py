@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from contune._vision import Lars
 
@@ -19,8 +19,10 @@ def build_optimizer(
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     fused = all(parameter.device.type == "cuda" for parameter in parameters)
+    # On a GPU the rate is a tensor, so that a recorded step sees it change.
+    rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
     if name == "adamw":
-        return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+        return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay, fused=fused, capturable=fused)
     if name == "lars":
         lars: torch.optim.Optimizer = Lars(
             _decay_groups(parameters, weight_decay),
@@ -30,12 +32,15 @@ def build_optimizer(
             trust_clip=True,
         )
         return lars
-    return torch.optim.SGD(parameters, lr=lr, momentum=momentum, weight_decay=weight_decay, fused=fused)
+    return torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=weight_decay, fused=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
 
 
 def _decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

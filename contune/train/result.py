@@ -1,7 +1,10 @@
 """result.json: what a run measured and under which circumstances."""
 
+import os
 import platform
+import shlex
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,6 +46,8 @@ def build_result(setup: Setup, measures: list[Measure], *, seconds: float, views
         "seconds": round(seconds, 2),
         "views_per_second": round(views_per_second, 1),
         "measures": [measure.to_dict() for measure in measures],
+        "command": "contune " + shlex.join(sys.argv[1:]),
+        "config": config.to_dict(),
         "hardware": hardware_name(setup.device),
         "versions": versions(),
         "git_revision": git_revision(),
@@ -61,7 +66,10 @@ def versions() -> dict[str, str]:
 
 
 def git_revision() -> str | None:
-    """The commit this code is checked out at, with a + where it was changed since; None where it is installed."""
+    """The commit this code is checked out at, with a + where it was changed since.
+
+    A copy without its history (in a container, say) takes it from CONTUNE_REVISION; an installed one has None.
+    """
     command = [
         "git",
         "-C",
@@ -74,5 +82,5 @@ def git_revision() -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
-        return None
+        return os.environ.get("CONTUNE_REVISION")
     return done.stdout.strip()

@@ -21,9 +21,7 @@ from contune.train.trainer import Trainer
 def train(config: Config, folder: RunFolder) -> dict[str, Any]:
     """Trains, measures and reports into `folder`; goes on where an earlier call was stopped."""
     with distributed.process_group(choose_device(config.run.device)):
-        if distributed.is_main():
-            folder.open(config)
-        distributed.barrier()
+        folder.check(config)
         finished = folder.result()
         return finished if finished is not None else _train(config, folder)
 
@@ -33,6 +31,7 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     method = build_method(setup)
     loader = setup.loader(setup.dataset.train, "train images")
     trainer = Trainer(setup, method, loader, folder)
+    _open(folder, config)
     say(describe(setup, method))
     trainer.fit()
     if not distributed.is_main():
@@ -51,6 +50,14 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
         _report(folder, setup, result, evaluation, test_set)
     folder.write_result(result)
     return result
+
+
+def _open(folder: RunFolder, config: Config) -> None:
+    """Only now, when all that a person can get wrong was checked, is anything written."""
+    distributed.barrier()
+    if distributed.is_main():
+        folder.open(config)
+    distributed.barrier()
 
 
 def describe(setup: Setup, method: Method) -> str:

@@ -16,13 +16,14 @@ from contune import distributed
 from contune.data.augment import slice_params
 from contune.data.loader import Batch, Loader
 from contune.data.sampler import balanced_batches, shuffled_order
-from contune.data.seeding import mixed_generator
+from contune.data.seeding import mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
 from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
+from contune.train.graph import GraphedStep, Step, use_graph
 from contune.train.log import MetricsLog
 from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
@@ -52,7 +53,10 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
         )
         self.probe = self._online_probe()
+        self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
+        graphed = use_graph(self.run.engine, self.optim.name, setup.device)
+        self.run_step: Step = GraphedStep(self._step, self.generator) if graphed else self._step
 
     def fit(self) -> None:
         """Trains to the last epoch, from the newest checkpoint if there is one."""
@@ -62,7 +66,10 @@ class Trainer:
         with self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
             logged_at = saved_at = time.monotonic()
             for images_BCHW, labels_B in self._batches():
-                meter.add(self._train_step(images_BCHW, labels_B))
+                self.lr = self._learning_rate()
+                set_learning_rate(self.optimizer, self.lr)
+                self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
+                meter.add(self.run_step(images_BCHW, labels_B))
                 self.step += 1
                 if self.step % self.run.log_every == 0 or self.step == self.num_steps:
                     num_views = meter.count * views_per_step
@@ -83,17 +90,8 @@ class Trainer:
         views = self.num_steps * self.optim.batch_images * len(self.augmenter.policies)
         return views / self.seconds if self.seconds else 0.0
 
-    def _train_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        self.lr = learning_rate(
-            self.step,
-            schedule=self.optim.schedule,
-            lr=self.optim.lr,
-            steps_per_epoch=self.steps_per_epoch,
-            epochs=self.optim.epochs,
-            warmup_epochs=self.optim.warmup_epochs,
-            final_lr=self.optim.final_lr,
-        )
-        set_learning_rate(self.optimizer, self.lr)
+    def _step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        """Augment, forward, backward, update; no value is looked at in it, so that it can be recorded."""
         views = self._augment(images_BCHW)
         with self.setup.autocast():
             output = self.model(views, labels_B)
@@ -107,16 +105,26 @@ class Trainer:
         return metrics
 
     def _augment(self, images_BCHW: Tensor) -> list[Tensor]:
-        generator = mixed_generator(self.run.seed, AUGMENT_STREAM, self.step, device=self.setup.device)
         start = distributed.rank() * self.local_batch
         params = [
             slice_params(drawn, start, start + self.local_batch)
-            for drawn in self.augmenter.draw(self.optim.batch_images, generator)
+            for drawn in self.augmenter.draw(self.optim.batch_images, self.generator)
         ]
         views = self.augmenter.apply(images_BCHW, params)
         if self.setup.device.type == "cuda":
             views = [view.contiguous(memory_format=torch.channels_last) for view in views]
         return views
+
+    def _learning_rate(self) -> float:
+        return learning_rate(
+            self.step,
+            schedule=self.optim.schedule,
+            lr=self.optim.lr,
+            steps_per_epoch=self.steps_per_epoch,
+            epochs=self.optim.epochs,
+            warmup_epochs=self.optim.warmup_epochs,
+            final_lr=self.optim.final_lr,
+        )
 
     def _batches(self) -> Iterator[Batch]:
         """This process's part of every batch from the current step on."""

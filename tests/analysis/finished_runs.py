@@ -1,0 +1,82 @@
+"""Made-up finished runs: what `write_report` is given, small enough to draw in a moment."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from contune.analysis.report import write_report
+from contune.data.images import TensorImages
+from contune.data.imageset import ImageSet
+from contune.eval.scores import measure
+
+
+def image_set(labels_M: Tensor | None, num: int, *, side: int = 8, channels: int = 1, name: str = "toy#{}") -> ImageSet:
+    generator = torch.Generator().manual_seed(1)
+    pixels = torch.randint(0, 256, (num, channels, side, side), generator=generator, dtype=torch.uint8)
+    return ImageSet(images=TensorImages(pixels), labels=labels_M, names=[name.format(i) for i in range(num)])
+
+
+def finished_run(num: int = 60, num_classes: int = 3, *, class_name: str = "class {}", **look: Any) -> dict[str, Any]:
+    """The arguments of `write_report` for labelled images in clusters, one image in five misclassified."""
+    generator = torch.Generator().manual_seed(0)
+    labels_M = torch.arange(num) % num_classes
+    features_MD = 4 * torch.eye(max(num_classes, 2))[labels_M] + torch.randn(
+        num, max(num_classes, 2), generator=generator
+    )
+    predicted_M = torch.where(torch.arange(num) % 5 == 0, (labels_M + 1) % num_classes, labels_M)
+    class_names = tuple(class_name.format(k) for k in range(num_classes))
+    scores_MK = torch.nn.functional.one_hot(predicted_M, num_classes).float()
+    measures = [
+        measure(name, scores_MK, labels_M, class_names, protocol=f"the protocol of {name}", split="test").to_dict()
+        for name in ("linear-fast", "knn", "pixels-linear-fast", "pixels-knn")
+    ]
+    return {
+        "result": result(measures),
+        "config": {"data": {"name": "toy", "path": None}, "method": {"name": "tcl", "k1": 5000.0}},
+        "metrics": [
+            {"step": i, "epoch": i / 4, "lr": 0.1 / i, "loss": 3 / i, "views_per_second": 900.0 + i, "train_top1": 0.5}
+            for i in range(1, 30)
+        ],
+        "class_names": class_names,
+        "images": image_set(labels_M, num, **look),
+        "channels": look.get("channels", 1),
+        "features_MD": features_MD,
+        "predicted_M": predicted_M,
+    }
+
+
+def unlabelled_run(num: int = 40) -> dict[str, Any]:
+    images = image_set(None, num)
+    return finished_run(num) | {"result": result([]), "class_names": (), "images": images, "predicted_M": None}
+
+
+def unmeasured_run() -> dict[str, Any]:
+    """Without a split to measure on."""
+    nothing = {"images": None, "features_MD": None, "predicted_M": None}
+    return finished_run() | {"result": result([])} | nothing
+
+
+def result(measures: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "method": "tcl",
+        "data": "toy",
+        "encoder": "resnet-mini",
+        "split": "test",
+        "epochs": 7,
+        "seed": 3,
+        "seconds": 75.2,
+        "views_per_second": 1234.5,
+        "measures": measures,
+        "hardware": "a small machine",
+        "versions": {"contune": "0.1.0", "torch": "2.11.0"},
+        "git_revision": None,
+        "finished": "2025-01-01T00:00:00+00:00",
+    }
+
+
+def report(folder: Path, run: dict[str, Any]) -> str:
+    path = folder / "report.html"
+    write_report(path, **run)
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,115 @@
+"""The page as a browser shows it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from finished_runs import finished_run, report, unlabelled_run, unmeasured_run
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="needs Chromium and chromedriver (Debian: chromium, chromium-driver)"
+)
+
+QUIET = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+RUNS = {
+    "labelled": finished_run(),
+    "no labels": unlabelled_run(),
+    "no test split": unmeasured_run(),
+    "long names": finished_run(
+        300, 100, class_name="a_class_with_a_rather_long_unbroken_name_{}", name="/x" * 80 + "{}"
+    ),
+    "photos": finished_run(30, 12, side=100, channels=3, class_name="kind {}"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    assert CHROMIUM is not None
+    assert DRIVER is not None
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*QUIET, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(params=RUNS)
+def run(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return RUNS[request.param]
+
+
+def show(browser: webdriver.Chrome, folder: Path, run: dict[str, Any], width: int = 1200) -> None:
+    report(folder, run)
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get((folder / "report.html").as_uri())
+
+
+def ask(browser: webdriver.Chrome, script: str) -> Any:
+    return browser.execute_script(f"return {script}")
+
+
+def test_it_shows_everything_and_asks_for_nothing(
+    browser: webdriver.Chrome, tmp_path: Path, run: dict[str, Any]
+) -> None:
+    show(browser, tmp_path, run)
+    assert browser.title == "tcl on toy · contune"
+    for measure in run["result"]["measures"]:
+        assert f"{measure['top1']:.1f}" in ask(browser, "document.querySelector('header').innerText")
+    assert ask(browser, "[...document.images].every(image => image.complete && image.naturalWidth > 0)")
+    assert ask(browser, "document.images.length") >= (0 if run["images"] is None else 8 * 7)
+    sizes = "[...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect())"
+    assert ask(browser, f"{sizes}.every(box => box.width > 5 && box.height > 5)")
+    entries = ask(browser, "performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [name for name in entries if not name.startswith("data:")] == []
+    assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]  # selenium's is untyped
+
+
+@pytest.mark.parametrize("width", [390, 800])
+def test_nothing_sticks_out_sideways(
+    browser: webdriver.Chrome, tmp_path: Path, run: dict[str, Any], width: int
+) -> None:
+    show(browser, tmp_path, run, width=width)
+    assert ask(browser, "innerWidth") == width
+    assert ask(browser, "document.documentElement.scrollWidth") <= width
+
+
+def test_curves_stay_inside_their_cards(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, finished_run(), width=390)
+    inside = (
+        "[...document.querySelectorAll('.curves text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
+    )
+    assert ask(browser, inside)
+
+
+@pytest.mark.parametrize(("scheme", "brighter"), [("light", "background"), ("dark", "text")])
+def test_colours_follow_the_system(browser: webdriver.Chrome, tmp_path: Path, scheme: str, brighter: str) -> None:
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    show(browser, tmp_path, finished_run())
+    style = "getComputedStyle(document.documentElement)"
+    text, background = (
+        sum(map(int, ask(browser, f"{style}.{name}.match(/\\d+/g).slice(0, 3)")))
+        for name in ("color", "backgroundColor")
+    )
+    assert (background > text) == (brighter == "background")

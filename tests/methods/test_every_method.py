@@ -1,0 +1,120 @@
+"""What holds for all of METHODS."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import Tensor
+
+from contune.errors import UserError
+from contune.methods import METHODS, Method, Output, find_method
+from contune.models import build_encoder
+
+NUM_CLASSES, BATCH, SIZE = 3, 12, 8
+WITHOUT_LABELS = {"simclr"}
+
+
+def build(name: str, **knobs: object) -> Method:
+    torch.manual_seed(0)
+    encoder = build_encoder("resnet-mini", channels=1, image_size=SIZE, norm="group")
+    method_class = find_method(name)
+    return method_class(encoder, 256, NUM_CLASSES, method_class.Settings(**knobs))
+
+
+def batch(num_views: int = 2) -> tuple[list[Tensor], Tensor]:
+    """Views that show their class: noise around one pattern a class."""
+    generator = torch.Generator().manual_seed(1)
+    labels_B = torch.arange(BATCH) % NUM_CLASSES
+    patterns_K1HW = torch.randn(NUM_CLASSES, 1, SIZE, SIZE, generator=generator)
+    views = [patterns_K1HW[labels_B] + torch.randn(BATCH, 1, SIZE, SIZE, generator=generator) for _ in range(num_views)]
+    return views, labels_B
+
+
+@pytest.fixture(params=METHODS)
+def name(request: pytest.FixtureRequest) -> str:
+    text: str = request.param
+    return text
+
+
+def test_a_few_steps_lower_the_loss(name: str) -> None:
+    method = build(name)
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.02)
+    views, labels_B = batch()
+    losses = []
+    for _ in range(6):
+        output: Output = method(views, labels_B)
+        losses.append(output.loss.item())
+        optimizer.zero_grad()
+        output.loss.backward()
+        optimizer.step()
+        method.after_step()
+    assert losses[-1] < losses[0]
+
+
+def test_the_gradient_reaches_every_parameter(name: str) -> None:
+    method = build(name)
+    method(*batch()).loss.backward()
+    silent = [path for path, p in method.named_parameters() if p.grad is None or not p.grad.any()]
+    assert silent == []
+
+
+@pytest.mark.parametrize("num_views", [1, 2, 3])
+def test_output_of_any_number_of_views(name: str, num_views: int) -> None:
+    if name in WITHOUT_LABELS and num_views == 1:
+        pytest.skip("one view alone has no positive")
+    method = build(name).eval()
+    views, labels_B = batch(num_views)
+    output = method(views, labels_B)
+    assert output.loss.shape == ()
+    assert output.loss.isfinite()
+    assert output.loss.requires_grad
+    assert output.features_ND.shape == (num_views * BATCH, 256)
+    assert not output.features_ND.requires_grad
+    assert all(value.shape == () and not value.requires_grad for value in output.metrics.values())
+    torch.testing.assert_close(output.features_ND[:BATCH], method.encoder(views[0]), rtol=1e-4, atol=1e-5)
+
+
+def test_the_order_of_the_batch_does_not_matter(name: str) -> None:
+    method = build(name)
+    views, labels_B = batch()
+    order_B = torch.randperm(BATCH, generator=torch.Generator().manual_seed(2))
+    shuffled = method([view[order_B] for view in views], labels_B[order_B]).loss
+    torch.testing.assert_close(shuffled, method(views, labels_B).loss, rtol=1e-5, atol=1e-6)
+
+
+def test_labels_matter_where_they_are_needed_and_only_there(name: str) -> None:
+    method = build(name)
+    views, labels_B = batch()
+    assert method.settings.needs_labels == (name not in WITHOUT_LABELS)
+    if name in WITHOUT_LABELS:
+        assert method(views, None).loss == method(views, labels_B).loss
+    else:
+        assert method(views, labels_B.sort().values).loss != method(views, labels_B).loss
+        with pytest.raises(UserError, match="this method learns from labels and the batch has none"):
+            method(views, None)
+
+
+def test_only_cross_entropy_trains_a_classifier(name: str) -> None:
+    classifier = build(name).classifier
+    assert (classifier is not None) == (name == "cross-entropy")
+    if classifier is not None:
+        assert classifier(torch.zeros(2, 256)).shape == (2, NUM_CLASSES)
+
+
+def test_settings_are_the_methods_own_and_have_defaults(name: str) -> None:
+    settings = find_method(name).Settings()
+    pairwise = {"projector_hidden", "projector_dim"}
+    knobs = {
+        "tcl": {"temperature", "k1", "k2", "supervised"} | pairwise,
+        "supcon": {"temperature", "variant"} | pairwise,
+        "simclr": {"temperature"} | pairwise,
+        "cross-entropy": {"label_smoothing"},
+        "triplet": {"margin"} | pairwise,
+        "npair": {"temperature"} | pairwise,
+    }
+    assert {field.name for field in fields(settings)} == knobs[name]
+
+
+def test_an_unknown_method_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown method 'simcrl'; did you mean simclr"):
+        find_method("simcrl")

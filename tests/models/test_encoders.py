@@ -1,0 +1,104 @@
+"""Encoders by name: the paper's ResNets, their stems and norms, and other timm models."""
+
+import pytest
+import torch
+from torch import nn
+
+from contune.errors import UserError
+from contune.models import build_encoder
+from contune.models.encoders import SMALL_IMAGE
+
+
+def feature_map_sizes(encoder: nn.Module, channels: int, image_size: int) -> tuple[int, int]:
+    """Sides of the maps that enter the first and leave the last stage."""
+    sizes: list[int] = []
+    for stage in (encoder.layer1, encoder.layer4):
+        assert isinstance(stage, nn.Module)
+        stage.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape[-1]))
+    with torch.no_grad():
+        encoder.eval()(torch.zeros(1, channels, image_size, image_size))
+    return sizes[0], sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "num_features"), [("resnet18", 512), ("resnet34", 512), ("resnet50", 2048), ("resnet101", 2048)]
+)
+def test_the_papers_resnets_have_their_feature_sizes(name: str, num_features: int) -> None:
+    encoder = build_encoder(name)
+    with torch.no_grad():
+        features_ND = encoder.eval()(torch.zeros(2, 3, 32, 32))
+    assert encoder.num_features == num_features
+    assert features_ND.shape == (2, num_features)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("image_size", "first", "last"), [(32, 32, 4), (224, 56, 7)])
+def test_the_stem_follows_the_image_size(channels: int, image_size: int, first: int, last: int) -> None:
+    encoder = build_encoder("resnet18", channels=channels, image_size=image_size)
+    assert feature_map_sizes(encoder, channels, image_size) == (first, last)
+
+
+@pytest.mark.parametrize(("stem", "kernel", "stride"), [("cifar", 3, 1), ("imagenet", 7, 2)])
+def test_a_stem_asked_for_is_built_at_any_size(stem: str, kernel: int, stride: int) -> None:
+    for image_size in (SMALL_IMAGE, SMALL_IMAGE + 1):
+        conv = build_encoder("resnet18", image_size=image_size, stem=stem).conv1
+        assert isinstance(conv, nn.Conv2d)
+        assert (conv.kernel_size, conv.stride, conv.bias) == ((kernel, kernel), (stride, stride), None)
+
+
+def test_auto_changes_stems_above_the_small_size() -> None:
+    kernels = [
+        conv.kernel_size
+        for size in (SMALL_IMAGE, SMALL_IMAGE + 1)
+        if isinstance(conv := build_encoder("resnet-mini", image_size=size).conv1, nn.Conv2d)
+    ]
+    assert kernels == [(3, 3), (7, 7)]
+
+
+@pytest.mark.parametrize("name", ["resnet-mini", "resnet18", "resnet50"])
+def test_group_norm_leaves_no_batch_norm(name: str) -> None:
+    encoder = build_encoder(name, norm="group")
+    kinds = {type(module).__name__ for module in encoder.modules()}
+    assert "BatchNorm2d" not in kinds
+    groups = {module.num_groups for module in encoder.modules() if isinstance(module, nn.GroupNorm)}
+    assert groups == {8}
+    x_NCHW = torch.randn(3, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(x_NCHW)[:1], encoder(x_NCHW[:1]), rtol=1e-4, atol=1e-5)
+
+
+def test_residual_branches_start_at_full_strength() -> None:
+    encoder = build_encoder("resnet18")
+    norms = [module.weight for name, module in encoder.named_modules() if name.endswith("bn2")]
+    assert len(norms) == 8
+    assert all((weight == 1).all() for weight in norms if isinstance(weight, torch.Tensor))
+
+
+def test_resnet_mini_is_small() -> None:
+    encoder = build_encoder("resnet-mini", channels=1, image_size=8)
+    assert sum(p.numel() for p in encoder.parameters()) < 1.3e6
+    assert encoder.num_features == 256
+
+
+@pytest.mark.parametrize(("name", "image_size"), [("test_vit", 32), ("test_convnext", 64), ("resnetv2_18", 32)])
+def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
+    encoder = build_encoder(name, channels=1, image_size=image_size)
+    with torch.no_grad():
+        features_ND = encoder.eval()(torch.zeros(2, 1, image_size, image_size))
+    assert features_ND.shape == (2, encoder.num_features)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"name": "resnet5"}, "unknown encoder 'resnet5'; did you mean resnet50"),
+        ({"name": "resnet18", "stem": "cifer"}, "unknown stem 'cifer'; did you mean cifar?"),
+        ({"name": "resnet18", "norm": "layer"}, "unknown norm 'layer'; choose from batch, group"),
+        ({"name": "test_vit", "stem": "cifar"}, "stem=cifar is for ResNets and test_vit is none"),
+        ({"name": "test_vit", "norm": "group"}, "norm=group is for ResNets and test_vit is none"),
+        ({"name": "resnet50d", "stem": "cifar"}, "this encoder has a deep stem; use stem=imagenet"),
+    ],
+)
+def test_what_cannot_be_built_is_a_sentence(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
+        build_encoder(**options)  # type: ignore[arg-type]  # all of them are texts

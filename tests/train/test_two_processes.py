@@ -1,0 +1,50 @@
+"""Two processes on half a batch each compute what one computes on the whole of it."""
+
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import PLAIN, read_lines, start, train
+from safetensors.torch import load_file
+
+RUN = ("digits", "optim.epochs=2", "model.norm=group", "run.log_every=1", "eval.linear=none", "optim.lr=1e-4")
+"""Without batch-norm, whose statistics are shared on GPUs only, and at a low rate: at a high one float32 itself
+departs by more than 1e-5 within ten steps, when a ReLU of the many equal background pixels changes sides."""
+
+
+def in_two(*arguments: str | Path) -> tuple[int, str]:
+    """Exit code and output of `torchrun --nproc-per-node=2 -m contune ARGUMENTS`."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    launcher = ("torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}")
+    with start(*arguments, launcher=launcher) as process:
+        printed, _ = process.communicate(timeout=120)
+    return process.returncode, printed
+
+
+@pytest.mark.parametrize("method", ["tcl", "supcon", "simclr", "cross-entropy"])
+def test_losses_and_weights_follow_the_single_process(method: str, tmp_path: Path) -> None:
+    alone, shared = tmp_path / "alone", tmp_path / "shared"
+    train(alone, *RUN, f"method.name={method}")
+    code, printed = in_two("train", *RUN, f"method.name={method}", *PLAIN, "--out", shared)
+    assert code == 0, printed
+
+    one, two = read_lines(alone), read_lines(shared)
+    assert [line["step"] for line in two] == list(range(1, 29))
+    assert one[0]["loss"] - one[-1]["loss"] > 1e-3, "a loss that stands still would prove nothing"
+    for line, other in zip(one, two, strict=True):
+        assert other == pytest.approx(line, rel=1e-5, abs=1e-5), line["step"]
+
+    expected, found = (load_file(folder / "encoder.safetensors") for folder in (alone, shared))
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    code, printed = in_two("train", "optim.batch_images=65", *PLAIN, "--out", tmp_path / "run")
+    assert code != 0
+    assert "optim.batch_images=65 cannot be shared by 2 processes; take a multiple of 2" in printed
+    assert not (tmp_path / "run").exists()
