@@ -8,6 +8,7 @@ rows a rank owns, the gradient times the number of ranks; the average is then th
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,13 +55,50 @@ def gather(local: Tensor) -> Tensor:
     return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
-def mean(local: Tensor) -> Tensor:
-    """The mean over ranks of a tensor that each of them has."""
+@dataclass(frozen=True)
+class Partition:
+    """How the rows of a batch are spread over ranks, which need not have equally many."""
+
+    counts: tuple[int, ...]
+
+    @property
+    def start(self) -> int:
+        """Where this rank's rows begin among all."""
+        return sum(self.counts[: rank()]) if len(self.counts) > 1 else 0
+
+    def gather(self, local: Tensor) -> Tensor:
+        """The rows of all ranks, in rank order, without gradient."""
+        if len(self.counts) == 1:
+            return local
+        longest = max(self.counts)
+        padded = local.new_zeros(longest, *local.shape[1:])
+        padded[: len(local)] = local
+        parts = [torch.empty_like(padded) for _ in self.counts]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:count] for part, count in zip(parts, self.counts, strict=True)])
+
+
+def partition(local: Tensor) -> Partition:
+    """Asks every rank how many rows it brings."""
+    if not _active():
+        return Partition((len(local),))
+    counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(world_size())]
+    dist.all_gather(counts, torch.full_like(counts[0], len(local)))
+    return Partition(tuple(torch.cat(counts).tolist()))
+
+
+def total(local: Tensor) -> Tensor:
+    """The sum over ranks."""
     if not _active():
         return local
-    total = local.clone()
-    dist.all_reduce(total)
-    return total / world_size()
+    result = local.clone()
+    dist.all_reduce(result)
+    return result
+
+
+def mean(local: Tensor) -> Tensor:
+    """The mean over ranks of a tensor that each of them has."""
+    return total(local) / world_size()
 
 
 def wrap(module: nn.Module, device: torch.device) -> nn.Module:

@@ -18,7 +18,7 @@ from contune.methods import Method
 from contune.models.encoders import SMALL_IMAGE
 from contune.train.device import hardware_name
 from contune.train.result import versions
-from contune.train.setup import Setup, build_method, open_setup, view_policies
+from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 TRIAL_IMAGES = 16
@@ -106,6 +106,7 @@ def _normalisation(setup: Setup) -> Iterator[Finding]:
 
 def _batch(setup: Setup) -> Iterator[Finding]:
     config = setup.config
+    local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
     num = images * views
     yield fine(f"batch: {images} images × {views} views = {num} embeddings, which is what the paper counts")

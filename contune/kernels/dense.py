@@ -1,7 +1,6 @@
-"""The pair losses written out on the N×N similarity matrix: the oracle that every faster form is held to.
+"""The pair losses written out on the whole similarity matrix: the oracle that every faster form is held to.
 
-Shapes: N anchors (all views stacked), which are each other's candidates; sim_NN their dot products;
-weights_NN above 0 for positives, 0 for negatives and on the diagonal.
+Shapes: R anchors, C candidates; sim_RC their dot products; weights_RC above 0 for positives, 0 for negatives.
 """
 
 import math
@@ -9,9 +8,11 @@ import math
 import torch
 from torch import Tensor
 
+from contune.kernels.problem import Knobs
 
-def tcl_per_anchor(
-    sim_NN: Tensor, weights_NN: Tensor, *, temperature: float, k1: float, k2: float, variant: str = "out"
+
+def loss_per_anchor(
+    sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, knobs: Knobs
 ) -> tuple[Tensor, Tensor]:
     """Equations 6 to 8 of the paper, one loss per anchor, and which anchors have a positive.
 
@@ -22,35 +23,33 @@ def tcl_per_anchor(
             out: loss_i = - weighted mean over p of (s_ip / τ - log D)
             in:  loss_i = - log of the weighted mean over p of (exp(s_ip / τ) / D)
 
-    With k1 = 0 and k2 = 1 these are SupCon's L_out and L_in. Everything is done on logarithms, so a small τ
-    or a large k1 cannot overflow. An anchor without a positive gets an exact 0.
+    With k1 = 0 and k2 = 1 these are SupCon's L_out and L_in. Pairs in `ignored_RC`, such as an anchor with itself,
+    are neither positives nor negatives. Everything is done on logarithms, so a small τ or a large k1 cannot
+    overflow. An anchor without a positive gets an exact 0.
     """
-    num = sim_NN.shape[0]
-    positive_NN = weights_NN > 0
-    self_NN = torch.eye(num, dtype=torch.bool, device=sim_NN.device)
-    usable_N = positive_NN.any(dim=1)
+    kept_RC = torch.ones_like(weights_RC, dtype=torch.bool) if ignored_RC is None else ~ignored_RC
+    weights_RC = weights_RC * kept_RC
+    positive_RC = weights_RC > 0
+    usable_R = positive_RC.any(dim=1)
     # Rows without a positive are computed on zeros, so that no infinity reaches their gradient.
-    unusable_N1 = ~usable_N[:, None]
-    logits_NN = sim_NN / temperature
+    unusable_R1 = ~usable_R[:, None]
+    logits_RC = sim_RC / knobs.temperature
 
-    tuned_NN = torch.where(positive_NN, logits_NN, logits_NN + _log(k2))
-    log_D_N = _row_logsumexp(tuned_NN, keep_NN=~self_NN, zero_N1=unusable_N1)
-    if k1 > 0:
-        pull_NN = _log(k1) - sim_NN
-        log_D_N = torch.logaddexp(log_D_N, _row_logsumexp(pull_NN, keep_NN=positive_NN, zero_N1=unusable_N1))
+    tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + _log(knobs.k2))
+    log_D_R = _row_logsumexp(tuned_RC, kept_RC, unusable_R1)
+    if knobs.k1 > 0:
+        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(_log(knobs.k1) - sim_RC, positive_RC, unusable_R1))
 
-    total_N = weights_NN.sum(dim=1).masked_fill(~usable_N, 1.0)
-    if variant == "out":
-        attraction_N = (weights_NN * logits_NN).sum(dim=1) / total_N
+    total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
+    if knobs.variant == "out":
+        attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
     else:
-        log_weights_NN = weights_NN.log()
-        weighted_NN = logits_NN + log_weights_NN
-        attraction_N = _row_logsumexp(weighted_NN, keep_NN=positive_NN, zero_N1=unusable_N1) - total_N.log()
-    return torch.where(usable_N, log_D_N - attraction_N, 0.0), usable_N
+        attraction_R = _row_logsumexp(logits_RC + weights_RC.log(), positive_RC, unusable_R1) - total_R.log()
+    return torch.where(usable_R, log_D_R - attraction_R, 0.0), usable_R
 
 
-def _row_logsumexp(terms_NN: Tensor, *, keep_NN: Tensor, zero_N1: Tensor) -> Tensor:
-    return terms_NN.masked_fill(~keep_NN, -math.inf).masked_fill(zero_N1, 0.0).logsumexp(dim=1)
+def _row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor) -> Tensor:
+    return terms_RC.masked_fill(~kept_RC, -math.inf).masked_fill(zero_R1, 0.0).logsumexp(dim=1)
 
 
 def _log(x: float) -> float:

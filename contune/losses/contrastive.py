@@ -1,17 +1,11 @@
 """The tuned contrastive loss and the two losses it contains: SupCon (k1 = 0, k2 = 1) and NT-Xent."""
 
-from math import isfinite
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from contune.errors import UserError, unknown
-from contune.kernels import dense
-from contune.losses.pairs import positive_weights
-from contune.losses.reduction import reduce_anchors
+from contune.errors import unknown
+from contune.kernels.problem import Knobs
+from contune.losses.dispatch import pair_loss
 
-BACKENDS = ("auto", "dense")
 VARIANTS = ("out", "in")
 
 
@@ -20,12 +14,16 @@ def tcl_loss(
     labels: Tensor | None = None,
     *,
     positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
     temperature: float = 0.1,
     k1: float = 5000.0,
     k2: float = 1.0,
     normalize: bool = True,
     reduction: str = "mean",
     backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
 ) -> Tensor:
     """The tuned contrastive loss, equations 6 to 8 of the paper, averaged over anchors.
 
@@ -38,18 +36,32 @@ def tcl_loss(
         labels: (N,) integers; the same label makes two embeddings positives of each other.
         positives: instead of labels, an (N, N) bool mask, or weights: row i says who is positive for anchor i
             and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored.
+        candidates: (M, d) embeddings to compare the anchors with instead of each other (a queue, a momentum
+            batch), with `candidate_labels` (M,) or (N, M) positives. They get gradients if they ask for them.
         temperature: τ. k1: above 0, pulls harder on positives. k2: above 1, pushes harder on negatives.
         reduction: `mean` over anchors that have a positive, `sum`, or `none` for one value per anchor.
-        backend: `auto` or `dense`.
+        backend: `dense` writes out the N×N matrix and can be differentiated twice; `chunked` and `fused` (CUDA)
+            never hold it; `auto` takes the fastest that fits.
+        precision: of `fused`: `fast` multiplies in the tensor cores' 11-bit mantissa, `high` to float32.
+        distributed: z and labels are this process's part of a batch spread over all of them; the loss is that of
+            the whole, and its gradient, averaged over processes, that of one process with all of it.
 
     An anchor without a positive contributes 0. The paper writes a sum over anchors where its authors' code
     and this function take the mean. float16 and bfloat16 are computed in float32, also under autocast. NaN in
     the embeddings comes out as NaN.
     """
-    return _pair_loss(
-        z, labels, positives, temperature=temperature, k1=k1, k2=k2, variant="out",
-        normalize=normalize, reduction=reduction, backend=backend,
-    )  # fmt: skip
+    return pair_loss(
+        z,
+        labels,
+        positives=positives,
+        candidates=candidates,
+        candidate_labels=candidate_labels,
+        knobs=Knobs(temperature, k1, k2, "out", precision),
+        normalize=normalize,
+        reduction=reduction,
+        backend=backend,
+        distributed=distributed,
+    )
 
 
 def supcon_loss(
@@ -57,11 +69,15 @@ def supcon_loss(
     labels: Tensor | None = None,
     *,
     positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
     temperature: float = 0.1,
     variant: str = "out",
     normalize: bool = True,
     reduction: str = "mean",
     backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
 ) -> Tensor:
     """The supervised contrastive loss, equation 2 of the paper; arguments as in `tcl_loss`.
 
@@ -70,70 +86,46 @@ def supcon_loss(
     """
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
-    return _pair_loss(
-        z, labels, positives, temperature=temperature, k1=0.0, k2=1.0, variant=variant,
-        normalize=normalize, reduction=reduction, backend=backend,
-    )  # fmt: skip
+    return pair_loss(
+        z,
+        labels,
+        positives=positives,
+        candidates=candidates,
+        candidate_labels=candidate_labels,
+        knobs=Knobs(temperature, 0.0, 1.0, variant, precision),
+        normalize=normalize,
+        reduction=reduction,
+        backend=backend,
+        distributed=distributed,
+    )
 
 
 def ntxent_loss(
     z: Tensor,
     ids: Tensor,
     *,
+    candidates: Tensor | None = None,
+    candidate_ids: Tensor | None = None,
     temperature: float = 0.2,
     normalize: bool = True,
     reduction: str = "mean",
     backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
 ) -> Tensor:
     """SimCLR's loss: SupCon where only the views of one sample, those with the same id, are positives.
 
     ids: (N,) integers, one per sample, repeated for its views: `torch.arange(batch).repeat(num_views)`.
     """
-    return supcon_loss(z, ids, temperature=temperature, normalize=normalize, reduction=reduction, backend=backend)
-
-
-def embeddings(z: Tensor, *, normalize: bool) -> Tensor:
-    """`z`, checked, in float32 or better, of length 1 when asked."""
-    if z.dim() != 2:
-        raise UserError(f"embeddings must be (N, d), got shape {tuple(z.shape)}; stack the views: torch.cat([z1, z2])")
-    if not z.is_floating_point():
-        raise UserError(f"embeddings must be floating point, got {z.dtype}")
-    z_ND = z if z.dtype == torch.float64 else z.float()
-    return F.normalize(z_ND, dim=1) if normalize else z_ND
-
-
-def check_positive(name: str, value: float) -> None:
-    if not (value > 0 and isfinite(value)):
-        raise UserError(f"{name} must be above 0 and finite, got {value:g}")
-
-
-def check_not_negative(name: str, value: float) -> None:
-    if not (value >= 0 and isfinite(value)):
-        raise UserError(f"{name} must be 0 or above and finite, got {value:g}")
-
-
-def _pair_loss(
-    z: Tensor,
-    labels: Tensor | None,
-    positives: Tensor | None,
-    *,
-    temperature: float,
-    k1: float,
-    k2: float,
-    variant: str,
-    normalize: bool,
-    reduction: str,
-    backend: str,
-) -> Tensor:
-    check_positive("temperature", temperature)
-    check_not_negative("k1", k1)
-    check_not_negative("k2", k2)
-    if backend not in BACKENDS:
-        raise unknown("backend", backend, BACKENDS)
-    with torch.autocast(z.device.type, enabled=False):
-        z_ND = embeddings(z, normalize=normalize)
-        weights_NN = positive_weights(z_ND, labels, positives)
-        loss_N, usable_N = dense.tcl_per_anchor(
-            z_ND @ z_ND.T, weights_NN, temperature=temperature, k1=k1, k2=k2, variant=variant
-        )
-        return reduce_anchors(loss_N, usable_N, reduction)
+    return supcon_loss(
+        z,
+        ids,
+        candidates=candidates,
+        candidate_labels=candidate_ids,
+        temperature=temperature,
+        normalize=normalize,
+        reduction=reduction,
+        backend=backend,
+        precision=precision,
+        distributed=distributed,
+    )

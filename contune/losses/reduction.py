@@ -19,7 +19,7 @@ def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
     """
     if reduction not in REDUCTIONS:
         raise unknown("reduction", reduction, REDUCTIONS)
-    _warn_if_nothing_usable(usable_N)
+    warn_if_nothing_usable(usable_N)
     if reduction == "none":
         return loss_N
     if reduction == "sum":
@@ -27,7 +27,7 @@ def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
     return loss_N.sum() / usable_N.sum().clamp(min=1)
 
 
-def _warn_if_nothing_usable(usable_N: Tensor) -> None:
+def warn_if_nothing_usable(usable_N: Tensor) -> None:
     num = usable_N.shape[0]
     if usable_N.device.type != "cpu":
         # Reading the answer makes the host wait for the device: once for each batch size is enough to notice.
@@ -38,5 +38,5 @@ def _warn_if_nothing_usable(usable_N: Tensor) -> None:
         warnings.warn(
             f"no anchor in this batch of {num} has a positive, so the loss is 0 and teaches nothing; "
             "give two or more views of each sample, or batches with several samples of a class",
-            stacklevel=4,
+            stacklevel=2,
         )

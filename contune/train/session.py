@@ -30,6 +30,9 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     setup = open_setup(config)
     method = build_method(setup)
     loader = setup.loader(setup.dataset.train, "train images")
+    test_set = setup.eval_set()
+    # Opened before training, so that a damaged test image is found now and not after a night.
+    test = setup.loader(test_set, "test images") if test_set is not None and distributed.is_main() else None
     trainer = Trainer(setup, method, loader, folder)
     _open(folder, config)
     say(describe(setup, method))
@@ -38,11 +41,9 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
         return {}
 
     save_encoder(folder.encoder_file, method.encoder, setup.spec)
-    test_set = setup.eval_set()
-    if test_set is None:
+    if test is None:
         evaluation, measures = None, []
     else:
-        test = setup.loader(test_set, "test images")
         evaluation = evaluate(setup, method.encoder, loader, test, classifier=method.classifier)
         measures = evaluation.measures
     result = build_result(setup, measures, seconds=trainer.seconds, views_per_second=trainer.views_per_second)

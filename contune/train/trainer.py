@@ -80,9 +80,9 @@ class Trainer:
                     epoch = self.step / self.steps_per_epoch
                     log.write(self.step, {"epoch": epoch, "lr": self.lr, **values, "views_per_second": rate})
                     advance(self.step, f"loss {values['loss']:.3f}  lr {self.lr:.2g}  {rate:,.0f} views/s")
-                if time.monotonic() - saved_at > self.run.checkpoint_seconds:
-                    self._save()
-                    saved_at = time.monotonic()
+                    if now - saved_at > self.run.checkpoint_seconds:  # only here: this loss is known to be finite
+                        self._save()
+                        saved_at = time.monotonic()
         self._save()
 
     @property

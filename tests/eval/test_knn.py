@@ -49,7 +49,9 @@ def test_chunks_are_invisible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_k_beyond_the_training_set_lets_all_vote() -> None:
     train_ND, test_MD, labels_N = features(5), features(3, seed=2), labels(5)
-    assert torch.equal(knn_scores(train_ND, labels_N, test_MD, 4, k=500), knn_scores(train_ND, labels_N, test_MD, 4, k=5))
+    assert torch.equal(
+        knn_scores(train_ND, labels_N, test_MD, 4, k=500), knn_scores(train_ND, labels_N, test_MD, 4, k=5)
+    )
 
 
 def test_lengths_do_not_matter_and_a_tiny_temperature_does_not_overflow() -> None:

@@ -68,7 +68,7 @@ def test_other_shapes_are_a_sentence(shape: tuple[int, ...]) -> None:
 
 def test_files_that_hold_no_encoder(tmp_path: Path) -> None:
     file = tmp_path / "encoder.safetensors"
-    with pytest.raises(UserError, match="no encoder at .*; a run folder has one once its training has ended"):
+    with pytest.raises(UserError, match=r"no encoder at .*; a run folder has one once its training has ended"):
         load_encoder(tmp_path)
     file.write_bytes(b"not safetensors")
     with pytest.raises(UserError, match="cannot be read as safetensors"):
@@ -86,4 +86,6 @@ def test_weights_of_another_network(tmp_path: Path) -> None:
 
 def test_the_file_names_every_weight_as_timm_does(tmp_path: Path) -> None:
     save_encoder(tmp_path / "encoder.safetensors", trained().backbone, SPEC)
-    assert {"conv1.weight", "bn1.running_mean", "layer4.0.bn2.weight"} <= load_file(tmp_path / "encoder.safetensors").keys()
+    assert {"conv1.weight", "bn1.running_mean", "layer4.0.bn2.weight"} <= load_file(
+        tmp_path / "encoder.safetensors"
+    ).keys()

@@ -12,7 +12,14 @@ from safetensors.torch import load_file
 
 from contune.train.log import MetricsLog
 
-RUN = ("digits", "optim.epochs=3", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", "eval.online=true")
+RUN = (
+    "digits",
+    "optim.epochs=3",
+    "run.log_every=1",
+    "run.checkpoint_seconds=0",
+    "eval.linear=none",
+    "eval.online=true",
+)
 STEPS = 3 * 14
 
 

@@ -8,9 +8,11 @@ import torch
 from command_line import PLAIN, read_lines, start, train
 from safetensors.torch import load_file
 
-RUN = ("digits", "optim.epochs=2", "model.norm=group", "run.log_every=1", "eval.linear=none", "optim.lr=1e-4")
-"""Without batch-norm, whose statistics are shared on GPUs only, and at a low rate: at a high one float32 itself
-departs by more than 1e-5 within ten steps, when a ReLU of the many equal background pixels changes sides."""
+RUN = ("digits", "optim.epochs=2", "model.norm=group", "run.log_every=1", "eval.linear=none")
+"""Without batch-norm, whose statistics are shared on GPUs only."""
+RATES = {"tcl": 3e-4, "supcon": 3e-4, "simclr": 3e-4, "cross-entropy": 1e-4}
+"""Low ones: at 0.1 float32 itself departs by more than 1e-5 within ten steps, whenever a ReLU over the many equal
+pixels of the background changes sides. In float64 the two runs agree to 1e-15 at any rate."""
 
 
 def in_two(*arguments: str | Path) -> tuple[int, str]:
@@ -24,16 +26,17 @@ def in_two(*arguments: str | Path) -> tuple[int, str]:
     return process.returncode, printed
 
 
-@pytest.mark.parametrize("method", ["tcl", "supcon", "simclr", "cross-entropy"])
+@pytest.mark.parametrize("method", RATES)
 def test_losses_and_weights_follow_the_single_process(method: str, tmp_path: Path) -> None:
     alone, shared = tmp_path / "alone", tmp_path / "shared"
-    train(alone, *RUN, f"method.name={method}")
-    code, printed = in_two("train", *RUN, f"method.name={method}", *PLAIN, "--out", shared)
+    arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}")
+    train(alone, *arguments)
+    code, printed = in_two("train", *arguments, *PLAIN, "--out", shared)
     assert code == 0, printed
 
     one, two = read_lines(alone), read_lines(shared)
     assert [line["step"] for line in two] == list(range(1, 29))
-    assert one[0]["loss"] - one[-1]["loss"] > 1e-3, "a loss that stands still would prove nothing"
+    assert one[0]["loss"] - one[-1]["loss"] > 5e-3, "a loss that stands still would prove nothing"
     for line, other in zip(one, two, strict=True):
         assert other == pytest.approx(line, rel=1e-5, abs=1e-5), line["step"]
 

@@ -1,0 +1,52 @@
+"""What a benchmark leaves behind: one JSON file with every row and everything needed to run it again."""
+
+import json
+import platform
+import shlex
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from contune.errors import UserError
+from contune.train.device import hardware_name
+from contune.train.result import git_revision, versions
+
+RESULTS = Path("benchmarks") / "results"
+
+
+def default_path(name: str, device: torch.device) -> Path:
+    return RESULTS / f"{name}-{device.type}-{datetime.now(UTC):%Y%m%d-%H%M}.json"
+
+
+def circumstances(device: torch.device) -> dict[str, Any]:
+    return {
+        "command": "contune " + shlex.join(sys.argv[1:]),
+        "device": device.type,
+        "hardware": hardware_name(device),
+        "processor": _processor(),
+        "torch_threads": torch.get_num_threads(),
+        "float32_matmul": torch.get_float32_matmul_precision(),
+        "versions": versions() | ({"cuda": torch.version.cuda} if torch.version.cuda else {}),
+        "git_revision": git_revision(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}") from None
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,83 @@
+"""What every backend is asked: which loss, who is positive for whom, and what each anchor brings to the gradient.
+
+Shapes: R anchors (rows), C candidates (columns). In the usual square case the anchors are each other's candidates.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Knobs(NamedTuple):
+    """The loss: equations 7 and 8 of the paper."""
+
+    temperature: float
+    k1: float
+    k2: float
+    variant: str = "out"
+    precision: str = "fast"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Who is positive for whom, by labels or by a matrix of weights, and which pair is an anchor with itself."""
+
+    labels_R: Tensor | None = None
+    labels_C: Tensor | None = None
+    weights_RC: Tensor | None = None
+    self_R: Tensor | None = None
+    """The column that is the anchor itself; None where anchors and candidates are different things."""
+
+    def transposed(self) -> "Pairs":
+        """Candidates as rows; only for pairs without an anchor's own column."""
+        assert self.self_R is None
+        weights_CR = None if self.weights_RC is None else self.weights_RC.T
+        return Pairs(labels_R=self.labels_C, labels_C=self.labels_R, weights_RC=weights_CR)
+
+
+class Statistics(NamedTuple):
+    """What the forward pass finds for each anchor, and all that the backward pass needs of it."""
+
+    loss_R: Tensor
+    log_D_R: Tensor
+    """Logarithm of the paper's D."""
+    total_R: Tensor
+    """Sum of the positives' weights: |P(i)| with labels. 0 marks an anchor without a positive."""
+    log_S_R: Tensor
+    """Logarithm of the weighted sum of exp(s/τ) over positives, which only the variant `in` uses."""
+
+
+class Anchors(NamedTuple):
+    """What each anchor brings to the gradient: its upstream weight, and its statistics."""
+
+    weight: Tensor
+    """Upstream gradient; 0 for an anchor without a positive."""
+    log_D: Tensor
+    total: Tensor
+    log_S: Tensor
+
+    @classmethod
+    def of(cls, upstream_R: Tensor, stats: Statistics) -> "Anchors":
+        usable_R = stats.total_R > 0
+        # An infinite logarithm makes every exponential of an unusable anchor an exact 0.
+        return cls(
+            torch.where(usable_R, upstream_R, 0.0),
+            torch.where(usable_R, stats.log_D_R, math.inf),
+            torch.where(usable_R, stats.total_R, 1.0),
+            torch.where(usable_R, stats.log_S_R, math.inf),
+        )
+
+
+def exponent_is_safe(num_columns: int, knobs: Knobs, bound: float | None, dtype: torch.dtype) -> bool:
+    """Whether exp(s/τ) and its sums can be taken as they are, for similarities of at most `bound` in size.
+
+    Without a bound, that is without normalised embeddings, they cannot, and a maximum is subtracted.
+    """
+    if bound is None:
+        return False
+    limit = 700.0 if dtype == torch.float64 else 80.0
+    largest = max(num_columns * max(knobs.k2, 1.0), 2.0)
+    return bound / knobs.temperature + math.log(largest) < limit

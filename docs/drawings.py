@@ -1,0 +1,158 @@
+"""The README's pictures: a light card each, which reads on a dark page as well."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from PIL import Image
+
+import contune
+from contune.analysis.projection import project
+from contune.data import load_dataset
+
+CARD, INK, MUTED, LINE = "#fbfaf7", "#22252b", "#6d7280", "#dcdad3"
+CLASSES = ("#4269d0", "#e08a00", "#d6336c", "#6c8f2f", "#2a9d8f",
+           "#8a5cd1", "#9c5a35", "#1f8fd0", "#c2410c", "#5b6472")  # fmt: skip
+STYLE: dict[Any, Any] = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": MUTED, "font.size": 10}
+DPI = 160
+
+
+def draw_map(path: Path, run: Path) -> None:
+    """Test digits by t-SNE, each drawn where it falls: as raw pixels, and as the run's encoder sees them."""
+    test = load_dataset("digits").test
+    assert test is not None
+    assert test.labels is not None
+    images_M1HW = test.resident(8, 1)
+    with torch.no_grad():
+        features_MD = contune.load_encoder(run)(images_M1HW)
+    result = json.loads((run / "result.json").read_text())
+    top1 = {measure["name"]: measure["top1"] for measure in result["measures"]}
+    trained = f"after {result['seconds']:.0f} s of contune train on a CPU"
+    with matplotlib.rc_context(STYLE):
+        figure = _card(9.6, 5.2)
+        for column, title, measure, rows_MD in (
+            (0, "handwritten digits as raw pixels", "pixels-linear-fast", images_M1HW.flatten(1).float()),
+            (1, trained, "linear-fast", features_MD),
+        ):
+            axes = figure.add_axes((0.02 + 0.49 * column, 0.03, 0.47, 0.79))
+            figure.text(0.255 + 0.49 * column, 0.925, title, fontsize=12.5, ha="center")
+            words = f"a linear classifier on it gets {top1[measure]:.1f} % of unseen digits right"
+            figure.text(0.255 + 0.49 * column, 0.87, words, fontsize=9.5, color=MUTED, ha="center")
+            _scatter_digits(axes, project(rows_MD), images_M1HW[:, 0].numpy(), test.labels.tolist())
+        _save(figure, path)
+
+
+def _scatter_digits(axes: Axes, xy_M2: np.ndarray, images_MHW: np.ndarray, labels: list[int]) -> None:
+    """Every second one of each class, so that they can be told apart."""
+    low_2, high_2 = xy_M2.min(axis=0), xy_M2.max(axis=0)
+    xy_M2 = (xy_M2 - low_2) / (high_2 - low_2)
+    half_width, half_height = 0.0145, 0.0165
+    for index in np.argsort(labels, kind="stable")[::2]:
+        (x, y), image_HW = xy_M2[index], images_MHW[index]
+        rgba_HW4 = np.empty((*image_HW.shape, 4))
+        rgba_HW4[..., :3] = matplotlib.colors.to_rgb(CLASSES[labels[index]])
+        rgba_HW4[..., 3] = image_HW / 255
+        extent = (x - half_width, x + half_width, y - half_height, y + half_height)
+        axes.imshow(rgba_HW4, extent=extent, interpolation="bicubic")
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="auto")
+    axes.set_axis_off()
+
+
+def draw_pull(path: Path) -> None:
+    """How hard an anchor is pulled to a positive and pushed from a negative, as its similarity grows."""
+    similarity_S = np.linspace(-0.2, 1, 61)
+    with matplotlib.rc_context(STYLE):
+        figure = _card(9.6, 4.1)
+        left, right = (figure.add_axes((x, 0.16, 0.40, 0.58)) for x in (0.075, 0.565))
+        for colour, name, k1, k2 in CURVES:
+            pull_S, push_S = zip(*(responses(s, k1=k1, k2=k2) for s in similarity_S), strict=True)
+            for axes, values_S in ((left, pull_S), (right, push_S)):
+                axes.plot(similarity_S, values_S, color=colour, linewidth=2.2, label=name)
+        for axes, x, title, label in (
+            (left, 0.075, "Pull towards a positive", "similarity of anchor and positive"),
+            (right, 0.565, "Push from a negative", "similarity of anchor and negative"),
+        ):
+            _quiet(axes)
+            figure.text(x, 0.79, title, fontsize=12)
+            axes.set_xlabel(label)
+        left.axhline(0, color=MUTED, linewidth=1)
+        left.text(-0.2, -0.08, "below zero: pushed away", fontsize=9, color=MUTED, va="top")
+        right.legend(facecolor=CARD, edgecolor="none", framealpha=1, loc="upper left", borderaxespad=0)
+        figure.text(0.075, 0.91, SETTING, fontsize=9.5, color=MUTED)
+        _save(figure, path)
+
+
+NUM_POSITIVES, NUM_NEGATIVES, TEMPERATURE = 4, 251, 0.1
+OTHER_POSITIVES, NEGATIVES = 0.5, 0.0
+SETTING = (
+    f"Gradient of one anchor's loss with {NUM_POSITIVES} positives at similarity {OTHER_POSITIVES:g} and "
+    f"{NUM_NEGATIVES} negatives at {NEGATIVES:g}, one of them moved; τ = {TEMPERATURE:g}"
+)
+CURVES = (
+    ("#6d7280", "SupCon", 0, 1),
+    ("#f0a33a", "TCL, k1 = 1000", 1000, 1),
+    ("#4269d0", "TCL, k1 = 4000", 4000, 1),
+    ("#c2255c", "TCL, k1 = 4000, k2 = 3", 4000, 3),
+)
+
+
+def responses(s: float, *, k1: float, k2: float) -> tuple[float, float]:
+    """X - P + Y of a positive at similarity s and P of a negative at s (lemma 2), by the loss's own gradient."""
+    return (
+        -_coefficient(s, 0, k1=k1, k2=k2),
+        _coefficient(s, NUM_POSITIVES, k1=k1, k2=k2),
+    )
+
+
+def _coefficient(s: float, column: int, *, k1: float, k2: float) -> float:
+    """With the candidates as the unit axes of a space, an anchor's coordinates are its similarities to them."""
+    num = NUM_POSITIVES + NUM_NEGATIVES
+    anchor_D = torch.full((num,), NEGATIVES, dtype=torch.float64)
+    anchor_D[:NUM_POSITIVES] = OTHER_POSITIVES
+    anchor_D[column] = s
+    anchor_D.requires_grad_()
+    z_ND = torch.cat([anchor_D[None], torch.eye(num, dtype=torch.float64)])
+    positives_NN = torch.zeros(num + 1, num + 1, dtype=torch.bool)
+    positives_NN[0, 1 : 1 + NUM_POSITIVES] = True
+    loss_N = contune.tcl_loss(
+        z_ND, positives=positives_NN, temperature=TEMPERATURE, k1=k1, k2=k2, normalize=False, reduction="none"
+    )
+    (grad_D,) = torch.autograd.grad(loss_N[0], anchor_D)
+    return TEMPERATURE * float(grad_D[column])
+
+
+def _quiet(axes: Axes) -> None:
+    axes.set_facecolor("none")
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.grid(axis="y", color=LINE, linewidth=0.8)
+    axes.tick_params(length=0, labelcolor=MUTED, labelsize=9)
+
+
+def _card(width: float, height: float) -> Figure:
+    """A rounded sheet with nothing around it."""
+    figure = Figure(figsize=(width, height), facecolor="none")
+    corner = 0.012
+    sheet = FancyBboxPatch(
+        (corner, corner * width / height), 1 - 2 * corner, 1 - 2 * corner * width / height,
+        boxstyle=f"round,pad={corner}", mutation_aspect=width / height,
+        facecolor=CARD, edgecolor="none", transform=figure.transFigure, zorder=-1,
+    )  # fmt: skip
+    figure.add_artist(sheet)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """A PNG of 256 colours, the same bytes every time."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI, transparent=True)
+    image = Image.open(drawn).convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE)
+    image.save(path, optimize=True)
+    print(f"{path}  {path.stat().st_size / 1024:.0f} KiB")

@@ -1,0 +1,129 @@
+"""The table of results in the README, from the files in results/."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from paper_values import REPORTED, Setting
+
+from contune.config import MACHINE_SETTINGS
+
+START, END = "<!-- results: made by `make docs` -->", "<!-- end of results -->"
+METHODS = {"tcl": "TCL", "supcon": "SupCon", "simclr": "SimCLR", "cross-entropy": "cross-entropy"}
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
+COLUMNS = ("data", "method", "encoder", "epochs", "top-1 %", "measured by", "kNN %", "the paper", "training", "files")
+MAY_DIFFER = ("run.seed", "data.path", *MACHINE_SETTINGS)
+"""Settings in which repetitions of one run may differ."""
+
+Result = dict[str, Any]
+
+
+def insert(text: str, table: str) -> str:
+    """`text` with what stands between the two markers replaced."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise SystemExit(f"README.md has lost a marker of its table: {START} or {END}")
+    return f"{before}{START}\n{table}\n{END}{after}"
+
+
+def results_table(folder: Path) -> str:
+    """Markdown: one row for each set of runs that differ in their seed only, then what the words in it mean."""
+    groups = group_by_settings(read_results(folder))
+    protocols: dict[str, str] = {}
+    lines = [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
+    lines += [_row(_cells(group, protocols)) for group in groups]
+    lines += ["", "Measured on the test split, after the last epoch."]
+    lines += [f"- *{short}*: {protocol}." for protocol, short in protocols.items()]
+    return "\n".join([*lines, *_notes(groups)])
+
+
+def read_results(folder: Path) -> list[tuple[Path, Result]]:
+    return [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+
+
+def group_by_settings(results: Iterable[tuple[Path, Result]]) -> list[list[tuple[Path, Result]]]:
+    """Runs that differ in nothing but their seed, together; ordered by data set, encoder, length and method."""
+    groups: dict[str, list[tuple[Path, Result]]] = defaultdict(list)
+    for path, result in results:
+        flat = {f"{part}.{name}": value for part, values in result["config"].items() for name, value in values.items()}
+        meaning = {key: value for key, value in flat.items() if key not in MAY_DIFFER}
+        groups[json.dumps(meaning, sort_keys=True)].append((path, result))
+    return sorted(groups.values(), key=lambda group: _place(group[0][1]))
+
+
+def _place(result: Result) -> tuple[Any, ...]:
+    methods = list(METHODS)
+    method = result["method"]
+    place = methods.index(method) if method in methods else len(methods)
+    return result["data"], not _uses_labels(result), result["encoder"], result["epochs"], place, method
+
+
+def _cells(group: list[tuple[Path, Result]], protocols: dict[str, str]) -> list[str]:
+    results = [result for _, result in group]
+    first = results[0]
+    measured = next(name for name in ("classifier", "linear", "knn") if f"{name}_top1" in first)
+    short = _short_name(measured, first)
+    protocols[first[f"{measured}_protocol"]] = short
+    protocols[first["knn_protocol"]] = "kNN"
+    probe_epochs = f" + {first['config']['eval']['linear_epochs']}" if short == "full probe" else ""
+    without_labels = "" if _uses_labels(first) else ", no labels"
+    return [
+        DATA.get(str(first["data"]), str(first["data"])),
+        METHODS.get(str(first["method"]), str(first["method"])) + without_labels,
+        first["encoder"],
+        f"{first['epochs']}{probe_epochs}",
+        with_interval([result[f"{measured}_top1"] for result in results]),
+        short,
+        with_interval([result["knn_top1"] for result in results]),
+        _paper(first),
+        f"{mean(result['seconds'] for result in results) / 60:.1f} min, {first['hardware']}",
+        ", ".join(f"[seed {result['seed']}](results/{path.name})" for path, result in group),
+    ]
+
+
+def _short_name(measured: str, result: Result) -> str:
+    if measured != "linear":
+        return {"classifier": "classifier", "knn": "kNN"}[measured]
+    return "full probe" if result["config"]["eval"]["linear"] == "paper" else "fast probe"
+
+
+def with_interval(values: list[float]) -> str:
+    """The mean, with the 95 % confidence interval of Student's t where there are several."""
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
+
+    half = t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5
+    return f"{mean(values):.2f} ± {half:.2f}"
+
+
+def _paper(result: Result) -> str:
+    setting = Setting(
+        data=result["data"],
+        encoder=result["encoder"],
+        method=result["method"],
+        labels=_uses_labels(result),
+        epochs=result["epochs"],
+    )
+    reported = REPORTED.get(setting)
+    return "–" if reported is None else f"{reported.top1} (table {reported.table})"
+
+
+def _uses_labels(result: Result) -> bool:
+    return bool(result["method"] != "simclr" and result["config"]["method"].get("supervised", True))
+
+
+def _notes(groups: list[list[tuple[Path, Result]]]) -> list[str]:
+    by_note: dict[str, list[str]] = defaultdict(list)
+    for path, result in (run for group in groups for run in group):
+        if result.get("note"):
+            by_note[result["note"]].append(path.stem)
+    return [f"- Note on {', '.join(names)}: {note}." for note, names in by_note.items()]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

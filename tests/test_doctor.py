@@ -1,0 +1,109 @@
+"""`contune doctor`: what it finds and what it advises."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import contune
+from pictures import write_flat, write_picture
+
+from contune import doctor
+from contune.config import Config
+from contune.doctor import Finding, examine, expected_positives
+from contune.recipes import RECIPES
+
+
+def findings(*overrides: str) -> list[Finding]:
+    return list(examine(RECIPES["digits"]().override(list(overrides))))
+
+
+def advice(*overrides: str) -> str:
+    return "\n".join(finding.text for finding in findings(*overrides) if finding.mark == "!")
+
+
+def test_a_healthy_recipe_gets_a_line_on_each_part() -> None:
+    outcome = contune("doctor")
+    lines = outcome.out.splitlines()
+    assert outcome.code == 0
+    assert all(line.startswith("✓ ") for line in lines)
+    starts = ["machine: ", "data: ", "batch: ", "an untrained", "positives: ", "encoder: ", "memory: ", "time: "]
+    assert [start for line, start in zip(lines, starts, strict=True) if not line[2:].startswith(start)] == []
+    assert "digits, 898 train, 899 test; 10 classes; 8 px" in outcome.out
+    assert "64 images × 2 views = 128 embeddings" in outcome.out
+    assert f"about ln 127 = {math.log(127):.2f}" in outcome.out
+    assert "1.2 M parameters, 256 features" in outcome.out
+
+
+def test_what_stops_a_run_is_the_last_finding_and_exit_code_1() -> None:
+    outcome = contune("doctor", "optim.batch_images=64", "augment.policy=digits rotation=999")
+    assert outcome.code == 1
+    assert outcome.out.splitlines()[-1].startswith("✗ rotation=999.0 is out of range")
+    assert "is more than the 898 training images" in findings("optim.batch_images=9999")[-1].text
+    assert findings("augment.views=1", "method.supervised=false")[-1] == Finding(
+        "✗", "an anchor has no positives: without labels it takes augment.views=2 or more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("optim.lr=30",), "optim.lr=30 is far from the paper's ratio of 0.2 at 256 embeddings, which is 0.1 here"),
+        (("optim.batch_images=4",), "few anchors meet another image of their class"),
+        (("model.stem=imagenet",), "model.stem=imagenet shrinks 8-pixel images fourfold at once"),
+        (("model.stem=cifar", "data.image_size=96"), "model.stem=cifar keeps 96-pixel maps at full size"),
+    ],
+)
+def test_advice(overrides: tuple[str, ...], words: str) -> None:
+    assert words in advice(*overrides)
+    assert words not in advice()
+
+
+def test_unbalanced_classes_and_no_test_split(tmp_path: Path) -> None:
+    for label, num in (("common", 66), ("rare", 3)):
+        for number in range(num):
+            write_picture(tmp_path / label / f"{number}.png", seed=number)
+    images = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "data.test_fraction=0")
+    text = advice(*images)
+    assert "classes have from 3 (rare) to 66 images; data.sampler=balanced gives each class its share" in text
+    assert "there is no test split, so nothing will be measured; set data.test_fraction=0.2" in text
+    assert "data.sampler=balanced" not in advice(*images, "data.sampler=balanced", "data.images_per_class=32")
+
+
+def test_images_without_labels(tmp_path: Path) -> None:
+    write_flat(tmp_path, 80)
+    config = RECIPES["images-ssl"]().override(
+        [f"data.path={tmp_path}", "data.image_size=8", "optim.batch_images=32", "model.encoder=resnet-mini"]
+    )
+    found = list(examine(config))
+    assert not any(finding.is_bad for finding in found)
+    assert "positives: 2.0 for each anchor on average" in [finding.text for finding in found]
+
+
+def test_cross_entropy_has_no_positives_to_count() -> None:
+    assert not any("positives" in finding.text for finding in findings("method.name=cross-entropy"))
+
+
+def test_expected_positives_by_hand() -> None:
+    labels_N = torch.tensor([0, 0, 1, 1])
+    config = Config().override(["optim.batch_images=5", "augment.views=3"])
+    assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 4 * 0.5)
+    assert expected_positives(config, None) == 2
+    assert expected_positives(config.override(["data.sampler=balanced", "data.images_per_class=4"]), labels_N) == 11
+    assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2
+
+
+def test_little_disk_little_memory_and_long_runs_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 2**30})
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(doctor, "_memory_bytes", lambda device: 2**20)
+    monkeypatch.setattr(doctor, "_seconds_per_view", lambda setup, method: 3600 / (128 * 14 * 20))
+    found = [f"{finding.mark} {finding.text}" for finding in findings()]
+    assert "! only 1.0 GiB of disk are free here; checkpoints may not fit" in found
+    assert any(line.startswith("! memory: ") and line.endswith("lower optim.batch_images") for line in found)
+    assert "✓ time: about 1.0 h for 280 steps, going by a trial of 16 images" in found
+
+
+def test_a_wrong_normalisation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "eval_transform", lambda images, size, mean, std: images.float())
+    assert "where 0 and 1 are meant" in advice()

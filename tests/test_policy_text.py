@@ -1,0 +1,36 @@
+"""A policy as a person writes it."""
+
+import pytest
+
+from contune.data.augment.crop_flip import CropFlip
+from contune.data.augment.simaugment import SimAugment
+from contune.data.augment.spec import policy_from_text
+from contune.errors import UserError
+
+
+def test_options_are_read_by_their_types() -> None:
+    policy = policy_from_text("simaugment blur=0 crop_scale=0.2,1", image_size=32, channels=3)
+    assert isinstance(policy, SimAugment)
+    assert (policy.blur, policy.crop_scale, policy.image_size) == (0.0, (0.2, 1.0), 32)
+    padded = policy_from_text("  crop-flip   padding=2 ", image_size=28, channels=1)
+    assert isinstance(padded, CropFlip)
+    assert padded.padding == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "unknown augmentation ''"),
+        ("simaugmnt", "unknown augmentation 'simaugmnt'; did you mean simaugment"),
+        ("simaugment blurr=0", "unknown option of augmentation 'simaugment', 'blurr'; did you mean blur"),
+        ("simaugment blur", "'blur' is not KEY=VALUE"),
+        ("simaugment blur=much", "simaugment blur must be a number, got 'much'"),
+        ("simaugment blur=2", "blur=2.0 is not a probability"),
+        ("simaugment crop_scale=0.2", "crop_scale=(0.2,) is not a range"),
+        ("crop-flip padding=-1", "padding=-1 is out of range"),
+    ],
+)
+def test_what_is_no_policy(text: str, sentence: str) -> None:
+    with pytest.raises(UserError) as caught:
+        policy_from_text(text, image_size=32, channels=3)
+    assert str(caught.value).startswith(sentence)

@@ -1,0 +1,55 @@
+"""Optimizers by name: their groups, and one step of each by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from contune.train.optim import build_optimizer, set_learning_rate
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
+
+
+def test_lars_leaves_one_dimensional_parameters_alone() -> None:
+    module = network()
+    matrices, vectors = build_optimizer(module, "lars", lr=0.4, momentum=0.9, weight_decay=1e-4).param_groups
+    assert {p.dim() for p in vectors["params"]} == {1}
+    assert {p.dim() for p in matrices["params"]} == {2, 4}
+    assert len(matrices["params"]) + len(vectors["params"]) == len(list(module.parameters()))
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (1e-4, 0.0)
+    assert (matrices["trust_coeff"], matrices["trust_clip"], matrices["momentum"]) == (0.02, True, 0.9)
+
+
+def test_lars_scales_a_matrix_by_the_trust_ratio_and_a_bias_not_at_all() -> None:
+    layer = nn.Linear(2, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+        layer.bias.zero_()
+    optimizer = build_optimizer(layer, "lars", lr=1.0, momentum=0.0, weight_decay=0.1)
+    layer.weight.grad, layer.bias.grad = torch.tensor([[0.0, 6.0], [8.0, 0.0]]), torch.tensor([1.0, 1.0])
+    optimizer.step()
+    ratio = 0.02 * 5 / (10 + 0.1 * 5)
+    expected = torch.tensor([[3 - ratio * 0.3, -ratio * 6], [-ratio * 8, 4 - ratio * 0.4]])
+    torch.testing.assert_close(layer.weight.detach(), expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(layer.bias.detach(), torch.tensor([-1.0, -1.0]))
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adamw", torch.optim.AdamW)])
+def test_sgd_and_adamw_decay_everything_that_is_trained(name: str, kind: type[torch.optim.Optimizer]) -> None:
+    module = network()
+    next(module.parameters()).requires_grad_(False)
+    optimizer = build_optimizer(module, name, lr=0.1, momentum=0.8, weight_decay=0.01)
+    (group,) = optimizer.param_groups
+    assert isinstance(optimizer, kind)
+    assert len(group["params"]) == len(list(module.parameters())) - 1
+    assert (group["lr"], group["weight_decay"]) == (0.1, 0.01)
+    if name == "sgd":
+        assert group["momentum"] == 0.8
+
+
+def test_the_rate_is_set_in_every_group() -> None:
+    optimizer = build_optimizer(network(), "lars", lr=0.4, momentum=0.9, weight_decay=0.0)
+    set_learning_rate(optimizer, 0.123)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.123, 0.123]
