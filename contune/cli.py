@@ -130,6 +130,32 @@ def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
         raise typer.Exit(1)
 
 
+bench = typer.Typer(help="Measure contune beside its peers.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command(name="loss")
+def bench_loss(
+    sizes: Annotated[str, typer.Option(help="Batch sizes N, all views counted.")] = "256,1024,4096",
+    dims: Annotated[str, typer.Option(help="Embedding sizes d.")] = "128",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of the embeddings: float32, bfloat16, float16.")] = "float32",
+    seconds: Annotated[float, typer.Option(help="For each contestant at each size.")] = 1.0,
+    memory: Annotated[bool, typer.Option(help="On a CPU, measure peak memory too.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Time and weigh contrastive losses: contune's backends, the authors', SupContrast's, other libraries'.
+
+    Examples: `contune bench loss` · `contune bench loss --sizes 1024,32768 --dims 128,512`
+    """
+    from contune.bench.loss import run_loss_bench
+
+    run_loss_bench(
+        sizes=_numbers(sizes), dims=_numbers(dims), device=device, dtype=dtype, seconds=seconds, memory=memory, out=out
+    )
+
+
 @app.callback(invoke_without_command=True)
 def options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
@@ -137,6 +163,13 @@ def options(version: Annotated[bool, typer.Option("--version", help="Print the v
 
         print(f"contune {__version__}")
         raise typer.Exit
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise UserError(f"{text!r} is not a list of whole numbers; write for example 256,1024") from None
 
 
 def _split(arguments: list[str] | None) -> tuple[str, list[str]]:

@@ -5,6 +5,7 @@ DistributedDataParallel averages the parameter gradients over ranks. `gather` th
 rows a rank owns, the gradient times the number of ranks; the average is then the gradient of one big process.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ def process_group(device: torch.device) -> Iterator[None]:
     try:
         yield
     finally:
+        gc.collect()  # a model that still holds the group, in a cycle, would abort the process at its exit
         dist.destroy_process_group()
 
 

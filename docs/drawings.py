@@ -34,12 +34,11 @@ def draw_map(path: Path, run: Path) -> None:
         features_MD = contune.load_encoder(run)(images_M1HW)
     result = json.loads((run / "result.json").read_text())
     top1 = {measure["name"]: measure["top1"] for measure in result["measures"]}
-    trained = f"after {result['seconds']:.0f} s of contune train on a CPU"
     with matplotlib.rc_context(STYLE):
         figure = _card(9.6, 5.2)
         for column, title, measure, rows_MD in (
             (0, "handwritten digits as raw pixels", "pixels-linear-fast", images_M1HW.flatten(1).float()),
-            (1, trained, "linear-fast", features_MD),
+            (1, "the same digits after contune train", "linear-fast", features_MD),
         ):
             axes = figure.add_axes((0.02 + 0.49 * column, 0.03, 0.47, 0.79))
             figure.text(0.255 + 0.49 * column, 0.925, title, fontsize=12.5, ha="center")

@@ -1,7 +1,12 @@
 """What all tests share: hypothesis without deadlines (shared machines are slow at times), small thread pools."""
 
+import os
+
 import torch
 from hypothesis import settings
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which asks while it is imported
 
 from contune import _vision  # noqa: F401  (before any test or library imports torchvision by itself)
 

@@ -25,7 +25,9 @@ COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-def
 
 
 def code_blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    """The fenced blocks of the README that are marked as this language; "" for those with no mark."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+    return [block for mark, block in fenced if mark == language]
 
 
 def shown_commands() -> list[list[str]]:
@@ -104,7 +106,8 @@ def test_links_inside_the_repository_point_somewhere(name: str) -> None:
 
 
 def test_the_commands_that_the_readme_shows_exist() -> None:
-    assert {words[0] for words in shown_commands()} == set(COMMANDS)
+    shown = {words[0] for words in shown_commands()}
+    assert {"train", "eval"} <= shown <= set(COMMANDS)
 
 
 def test_the_recipes_and_settings_that_the_readme_shows_exist() -> None:

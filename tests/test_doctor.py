@@ -95,7 +95,7 @@ def test_expected_positives_by_hand() -> None:
 
 def test_little_disk_little_memory_and_long_runs_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 2**30})
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr("contune.doctor.shutil.disk_usage", lambda path: usage)
     monkeypatch.setattr(doctor, "_memory_bytes", lambda device: 2**20)
     monkeypatch.setattr(doctor, "_seconds_per_view", lambda setup, method: 3600 / (128 * 14 * 20))
     found = [f"{finding.mark} {finding.text}" for finding in findings()]

@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def test_a_log_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
     with progress.progress("train", 100, unit="steps") as advance:
         for done in (1, 2, 3, 4):
             now = 6.0 * done

@@ -10,7 +10,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from contune.bench.contestants import BASELINE
 from contune.bench.failure import OUT_OF_MEMORY
-from contune.bench.show import memory
 
 _TITLES = {"tcl": "TCL", "supcon": "SupCon", "ntxent": "NT-Xent"}
 _TEXT, _QUIET, _GRID = "#1b1f24", "#5b6470", "#e4e7eb"
@@ -19,6 +18,8 @@ _OWN_COLOURS = ("#e8896c", "#b86a9b", "#e0a83a", "#8a5a44")
 _PEER_COLOURS = ("#2f6fb0", "#2a9d8f", "#6a51a3", "#7f8c99", "#3d5a80", "#9aa53a")
 _LABEL_GAP = 0.062
 """Of the height of a panel, between two labels."""
+
+_BYTE_TICKS = [count * unit for unit in (2**10, 2**20, 2**30) for count in (1, 10, 100)]
 
 Row = dict[str, Any]
 
@@ -51,7 +52,8 @@ def _figure(result: dict[str, Any], dim: int) -> Figure:
     for line, measure in zip(panels, measures, strict=False):
         for axes, loss in zip(line, losses, strict=True):
             _panel(axes, [row for row in rows if row["loss"] == loss], measure, colours)
-            axes.set_title(_TITLES[loss], color=_TEXT, fontsize=12, fontweight="bold", loc="left")
+            if measure == measures[0]:
+                axes.set_title(_TITLES[loss], color=_TEXT, fontsize=12, fontweight="bold", loc="left")
         line[0].set_ylabel("time" if measure == "ms" else "peak extra memory", color=_QUIET)
         for axes in line:  # after all lines of the row are drawn, since they share their height
             _label_lines(axes)
@@ -88,11 +90,9 @@ def _dress(axes: Axes, sizes: list[int], measure: str) -> None:
     axes.xaxis.set_major_locator(FixedLocator(sizes))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=20))
+    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=20) if measure == "ms" else FixedLocator(_BYTE_TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: _time(value) if measure == "ms" else memory(int(value)))
-    )
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _time(value) if measure == "ms" else _bytes(value)))
     axes.grid(axis="y", color=_GRID, linewidth=0.9)
     axes.set_axisbelow(True)
     axes.tick_params(length=0, labelcolor=_QUIET, labelsize=9, labelleft=True)
@@ -122,14 +122,19 @@ def _label_lines(axes: Axes) -> None:
 
 
 def _spread(heights: list[float], low: float, high: float) -> list[float]:
-    """Sorted heights, moved up just enough to be legible, and the stack then down to stay in the panel."""
+    """Sorted heights, moved apart to be legible: halfway between moving all up and moving all down."""
+    upwards = _stacked(heights, low)
+    downwards = [-height for height in reversed(_stacked([-height for height in reversed(heights)], -high))]
+    halfway = [(up + down) / 2 for up, down in zip(upwards, downwards, strict=True)]
+    overhang = max(0.0, halfway[-1] - high) if halfway else 0.0
+    return [height - overhang for height in halfway]
+
+
+def _stacked(heights: list[float], lowest: float) -> list[float]:
     placed: list[float] = []
     for height in heights:
-        placed.append(max(height, placed[-1] + _LABEL_GAP) if placed else max(height, low))
-    limit = high
-    for index in reversed(range(len(placed))):
-        placed[index] = min(placed[index], limit)
-        limit = placed[index] - _LABEL_GAP
+        placed.append(max(height, lowest))
+        lowest = placed[-1] + _LABEL_GAP
     return placed
 
 
@@ -148,3 +153,9 @@ def _time(ms: float) -> str:
     if ms >= 1000:
         return f"{ms / 1000:,.0f} s"
     return f"{ms:g} ms" if ms >= 1 else f"{1000 * ms:g} µs"
+
+
+def _bytes(value: float) -> str:
+    """For the ticks, which are whole numbers of a unit."""
+    name, unit = ("GiB", 2**30) if value >= 2**30 else ("MiB", 2**20) if value >= 2**20 else ("KiB", 2**10)
+    return f"{value / unit:.0f} {name}"

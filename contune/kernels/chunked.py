@@ -22,34 +22,28 @@ DEVICE_BLOCK_ELEMENTS = 2**25
 """The same elsewhere: enough to fill a GPU."""
 
 
-def row_statistics(x_RD: Tensor, y_CD: Tensor, pairs: Pairs, knobs: Knobs, bound: float | None) -> Statistics:
-    """The loss of each anchor, and what its gradient will need. `bound`: the largest |similarity|, if known."""
-    plan = _Plan(x_RD, y_CD, pairs)
-    plain = exponent_is_safe(len(y_CD), knobs, bound, x_RD.dtype)
-    parts = [_block_statistics(block, knobs, plain) for block in plan.blocks(knobs.temperature)]
-    return Statistics(*(plan.unsorted(torch.cat(column)) for column in zip(*parts, strict=True)))
+def prepared(z_ND: Tensor, normalize: bool, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
+    """Embeddings in float32 or better, of length 1 when asked, and the lengths they had."""
+    x_ND = z_ND if z_ND.dtype == torch.float64 else z_ND.float()
+    if not normalize:
+        return x_ND, None
+    norm_N = torch.linalg.vector_norm(x_ND, dim=1).clamp(min=1e-12)
+    return x_ND / norm_N[:, None], norm_N
 
 
-def row_gradient(
-    x_RD: Tensor,
-    y_CD: Tensor,
-    pairs: Pairs,
-    knobs: Knobs,
-    bound: float | None,
-    *,
-    rows: Anchors | None,
-    columns: Anchors | None,
-) -> Tensor:
-    """Gradient with respect to x, from the losses of its rows as anchors and of the columns as anchors."""
-    plan = _Plan(x_RD, y_CD, pairs)
-    plain = exponent_is_safe(len(y_CD), knobs, bound, x_RD.dtype)
-    row_side = None if rows is None else _Side.of(rows, plan.row_order, plain).as_column()
-    column_side = None if columns is None else _Side.of(columns, plan.column_order, plain)
-    parts = [
-        _block_coefficients(block, knobs, plain, row_side, column_side) @ plan.y_CD
-        for block in plan.blocks(knobs.temperature)
-    ]
-    return plan.unsorted(torch.cat(parts)) / knobs.temperature
+def reduced(stats: Statistics, reduction: str) -> tuple[Tensor, Tensor]:
+    """Sum or mean of the losses, and the number of usable anchors, at least 1."""
+    num_usable = (stats.total_R > 0).sum().clamp(min=1).to(stats.loss_R.dtype)
+    total = stats.loss_R.sum()
+    return (total / num_usable if reduction == "mean" else total), num_usable
+
+
+def through_norm(grad_x_ND: Tensor, x_ND: Tensor, norm_N: Tensor | None) -> Tensor:
+    """Back through x = z / |z|: what points along x is lost."""
+    if norm_N is None:
+        return grad_x_ND
+    along_N1 = (grad_x_ND * x_ND).sum(dim=1, keepdim=True)
+    return (grad_x_ND - x_ND * along_N1) / norm_N[:, None]
 
 
 class _Block(NamedTuple):
@@ -66,10 +60,13 @@ class _Block(NamedTuple):
     """The same for the columns as anchors."""
 
 
-class _Plan:
-    """Anchors and candidates in an order that keeps positives together, and the way back."""
+class Plan:
+    """Anchors and candidates in an order that keeps positives together, block by block."""
 
-    def __init__(self, x_RD: Tensor, y_CD: Tensor, pairs: Pairs) -> None:
+    def __init__(self, x_RD: Tensor, y_CD: Tensor, pairs: Pairs, knobs: Knobs, bound: float | None) -> None:
+        """bound: the largest |similarity|, if known."""
+        self.knobs = knobs
+        self.plain = exponent_is_safe(len(y_CD), knobs, bound, x_RD.dtype)
         self.weights_RC = pairs.weights_RC
         if pairs.labels_R is None or pairs.labels_C is None:
             self.row_order = torch.arange(len(x_RD), device=x_RD.device)
@@ -80,14 +77,33 @@ class _Plan:
             self.labels_R = pairs.labels_R[self.row_order]
             self.labels_C = pairs.labels_C[self.column_order]
         self.x_RD, self.y_CD = x_RD[self.row_order], y_CD[self.column_order]
-        self.self_R = None if pairs.self_R is None else self.column_order.argsort()[pairs.self_R[self.row_order]]
+        own_R = None if pairs.self_start is None else self.row_order + pairs.self_start
+        self.self_R = None if own_R is None else self.column_order.argsort()[own_R]
 
-    def unsorted(self, values: Tensor) -> Tensor:
+    def statistics(self) -> Statistics:
+        parts = [_block_statistics(block, self.knobs, self.plain) for block in self._blocks()]
+        return Statistics(*(self._unsorted(torch.cat(column)) for column in zip(*parts, strict=True)))
+
+    def gradient(
+        self, rows: Anchors | None, columns: Anchors | None, norm_R: Tensor | None, dtype: torch.dtype
+    ) -> Tensor:
+        """From the losses of the rows as anchors and of the columns as anchors."""
+        row_side = None if rows is None else _Side.of(rows, self.row_order, self.plain).as_column()
+        column_side = None if columns is None else _Side.of(columns, self.column_order, self.plain)
+        parts = [
+            _block_coefficients(block, self.knobs, self.plain, row_side, column_side) @ self.y_CD
+            for block in self._blocks()
+        ]
+        grad_RD = torch.cat(parts) / self.knobs.temperature
+        norm_R = None if norm_R is None else norm_R[self.row_order]
+        return self._unsorted(through_norm(grad_RD, self.x_RD, norm_R)).to(dtype)
+
+    def _unsorted(self, values: Tensor) -> Tensor:
         result = torch.empty_like(values)
         result[self.row_order] = values
         return result
 
-    def blocks(self, temperature: float) -> Iterator[_Block]:
+    def _blocks(self) -> Iterator[_Block]:
         num_rows, num_columns = len(self.x_RD), len(self.y_CD)
         elements = BLOCK_ELEMENTS if self.x_RD.device.type == "cpu" else DEVICE_BLOCK_ELEMENTS
         size = max(16, elements // num_columns)
@@ -95,7 +111,7 @@ class _Plan:
         bands = self._bands(starts, size)
         for start, band in zip(starts, bands, strict=True):
             rows = slice(start, min(start + size, num_rows))
-            logits_BC = (self.x_RD[rows] / temperature) @ self.y_CD.T
+            logits_BC = (self.x_RD[rows] / self.knobs.temperature) @ self.y_CD.T
             self_B1 = None if self.self_R is None else self.self_R[rows, None]
             if self_B1 is not None:
                 logits_BC.scatter_(1, self_B1, -math.inf)
@@ -168,7 +184,12 @@ class _Side(NamedTuple):
 
     @classmethod
     def of(cls, anchors: Anchors, order: Tensor, plain: bool) -> "_Side":
-        weight, log_D, total, log_S = (part[order] for part in anchors)
+        weight = (anchors.upstream / anchors.divisor).to(anchors.log_D.dtype)[order]
+        log_D, total, log_S = (part[order] for part in anchors[2:])
+        # An infinite logarithm makes every exponential of an unusable anchor an exact 0.
+        usable = total > 0
+        weight, total = torch.where(usable, weight, 0.0), torch.where(usable, total, 1.0)
+        log_D, log_S = torch.where(usable, log_D, math.inf), torch.where(usable, log_S, math.inf)
         mass = weight * (-log_D).exp() if plain else weight
         return cls(mass, None if plain else log_D, weight / total, weight, log_S)
 
@@ -179,9 +200,7 @@ class _Side(NamedTuple):
         return _Side(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]  # shift may be None
 
 
-def _block_coefficients(
-    block: _Block, knobs: Knobs, plain: bool, rows: _Side | None, columns: _Side | None
-) -> Tensor:
+def _block_coefficients(block: _Block, knobs: Knobs, plain: bool, rows: _Side | None, columns: _Side | None) -> Tensor:
     """τ times the gradient of all losses with respect to the similarities of a block."""
     row_side = None if rows is None else rows.rows(block.rows)
     if row_side is None:

@@ -1,7 +1,7 @@
 """One autograd function over the backends: normalise, gather, compare, reduce, and all of it backwards.
 
-A backend is two functions, `row_statistics` and `row_gradient`. Everything else that a loss on pairs needs, such
-as candidates apart from the anchors or a batch that is spread over processes, is which rows and columns they get.
+What a backend is, problem.py says. Everything else that a loss on pairs needs, such as candidates apart from the
+anchors or a batch that is spread over processes, is which rows and columns it gets.
 """
 
 from types import ModuleType
@@ -38,7 +38,7 @@ def pair_loss(
     question: Question,
     backend: ModuleType,
 ) -> tuple[Tensor, Tensor]:
-    """The reduced loss, and for each anchor whether it has a positive."""
+    """The reduced loss, and for each anchor the weight of its positives, 0 where it has none."""
     result: tuple[Tensor, Tensor] = _PairLoss.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
         z_ND, candidates_MD, labels_N, candidate_labels_M, weights_NM, question, backend
     )
@@ -57,80 +57,66 @@ class _PairLoss(torch.autograd.Function):
         question: Question,
         backend: ModuleType,
     ) -> tuple[Tensor, Tensor]:
-        x_ND, norm_N1 = _prepared(z_ND, question.normalize)
+        x_ND, norm_N = backend.prepared(z_ND, question.normalize, question.knobs)
         if candidates_MD is None:
             ctx.partition = distributed.partition(x_ND) if question.spread else Partition((len(x_ND),))
-            y_MD, norm_M1 = ctx.partition.gather(x_ND), None
-            pairs = _square_pairs(x_ND, labels_N, weights_NM, ctx.partition)
+            y_MD, norm_M = ctx.partition.gather(x_ND), None
+            pairs = _square_pairs(labels_N, weights_NM, ctx.partition)
         else:
-            y_MD, norm_M1 = _prepared(candidates_MD, question.normalize)
+            y_MD, norm_M = backend.prepared(candidates_MD, question.normalize, question.knobs)
             pairs = Pairs(labels_R=labels_N, labels_C=candidate_labels_M, weights_RC=weights_NM)
-        bound = UNIT_BOUND if question.normalize else None
-        stats = backend.row_statistics(x_ND, y_MD, pairs, question.knobs, bound)
-        usable_N = stats.total_R > 0
-        loss, num_usable = _reduced(stats, usable_N, question)
-        ctx.save_for_backward(x_ND, y_MD, norm_N1, norm_M1, num_usable, *stats)
-        ctx.pairs, ctx.question, ctx.backend, ctx.bound = pairs, question, backend, bound
-        ctx.dtypes = z_ND.dtype, None if candidates_MD is None else candidates_MD.dtype
-        ctx.mark_non_differentiable(usable_N)
-        return loss, usable_N
+        plan = backend.Plan(x_ND, y_MD, pairs, question.knobs, _bound(question))
+        stats = plan.statistics()
+        loss, num_usable = _reduced(stats, question, backend)
+        ctx.save_for_backward(x_ND, y_MD, norm_N, norm_M, num_usable, *stats)
+        ctx.pairs, ctx.plan, ctx.question, ctx.backend = pairs, plan, question, backend
+        ctx.dtype, ctx.square = z_ND.dtype, candidates_MD is None
+        ctx.mark_non_differentiable(stats.total_R)
+        return loss, stats.total_R
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise UserError("this backend has no second derivative; backend='dense' has one")
-        x_ND, y_MD, norm_N1, norm_M1, num_usable, *saved = ctx.saved_tensors
+        x_ND, y_MD, norm_N, norm_M, num_usable, *saved = ctx.saved_tensors
         question, stats = ctx.question, Statistics(*saved)
-        upstream = grads[0] / num_usable if question.reduction == "mean" else grads[0]
-        anchors = Anchors.of(upstream.expand_as(stats.loss_R).to(x_ND.dtype), stats)
-        shared = (ctx.pairs, question.knobs, ctx.bound)
+        upstream, divisor = grads[0], num_usable if question.reduction == "mean" else torch.ones_like(num_usable)
         grad_y_MD: Tensor | None = None
-        if ctx.dtypes[1] is None:
-            columns = Anchors(*(ctx.partition.gather(part) for part in anchors))
-            grad_x_ND = ctx.backend.row_gradient(x_ND, y_MD, *shared, rows=anchors, columns=columns)
-            # Averaging over processes, as DistributedDataParallel does, then gives the gradient of one.
-            grad_x_ND = grad_x_ND * len(ctx.partition.counts)
+        if ctx.square:
+            if question.spread:
+                # Averaging over processes, as DistributedDataParallel does, then gives the gradient of one.
+                upstream = upstream * len(ctx.partition.counts)
+            anchors = columns = Anchors(upstream.expand_as(stats.loss_R), divisor, *stats[1:])
+            if question.spread:
+                upstream, *rest = (ctx.partition.gather(part) for part in (anchors.upstream, *anchors[2:]))
+                columns = Anchors(upstream, divisor, *rest)
+            grad_z_ND = ctx.plan.gradient(anchors, columns, norm_N, ctx.dtype)
         else:
-            grad_x_ND = ctx.backend.row_gradient(x_ND, y_MD, *shared, rows=anchors, columns=None)
+            anchors = Anchors(upstream.expand_as(stats.loss_R), divisor, *stats[1:])
+            grad_z_ND = ctx.plan.gradient(anchors, None, norm_N, ctx.dtype)
             if ctx.needs_input_grad[1]:
-                turned = (ctx.pairs.transposed(), question.knobs, ctx.bound)
-                grad_y_MD = ctx.backend.row_gradient(y_MD, x_ND, *turned, rows=None, columns=anchors)
-                grad_y_MD = _through_norm(grad_y_MD, y_MD, norm_M1).to(ctx.dtypes[1])
-        grad_z_ND = _through_norm(grad_x_ND, x_ND, norm_N1).to(ctx.dtypes[0])
+                turned = ctx.backend.Plan(y_MD, x_ND, ctx.pairs.transposed(), question.knobs, _bound(question))
+                grad_y_MD = turned.gradient(None, anchors, norm_M, ctx.dtype)
         return grad_z_ND, grad_y_MD, None, None, None, None, None
 
 
-def _prepared(z_ND: Tensor, normalize: bool) -> tuple[Tensor, Tensor | None]:
-    """Embeddings in float32 or better, of length 1 when asked, and the lengths they had."""
-    x_ND = z_ND if z_ND.dtype == torch.float64 else z_ND.float()
-    if not normalize:
-        return x_ND, None
-    norm_N1 = torch.linalg.vector_norm(x_ND, dim=1, keepdim=True).clamp(min=1e-12)
-    return x_ND / norm_N1, norm_N1
+def _bound(question: Question) -> float | None:
+    return UNIT_BOUND if question.normalize else None
 
 
-def _through_norm(grad_x_ND: Tensor, x_ND: Tensor, norm_N1: Tensor | None) -> Tensor:
-    """Back through x = z / |z|: what points along x is lost."""
-    if norm_N1 is None:
-        return grad_x_ND
-    along_N1 = (grad_x_ND * x_ND).sum(dim=1, keepdim=True)
-    return (grad_x_ND - x_ND * along_N1) / norm_N1
-
-
-def _square_pairs(x_ND: Tensor, labels_N: Tensor | None, weights_NM: Tensor | None, partition: Partition) -> Pairs:
-    self_N = torch.arange(partition.start, partition.start + len(x_ND), device=x_ND.device)
+def _square_pairs(labels_N: Tensor | None, weights_NM: Tensor | None, partition: Partition) -> Pairs:
     if labels_N is None:
-        return Pairs(weights_RC=weights_NM, self_R=self_N)
-    return Pairs(labels_R=labels_N, labels_C=partition.gather(labels_N), self_R=self_N)
+        return Pairs(weights_RC=weights_NM, self_start=partition.start)
+    return Pairs(labels_R=labels_N, labels_C=partition.gather(labels_N), self_start=partition.start)
 
 
-def _reduced(stats: Statistics, usable_N: Tensor, question: Question) -> tuple[Tensor, Tensor]:
+def _reduced(stats: Statistics, question: Question, backend: ModuleType) -> tuple[Tensor, Tensor]:
     """The loss as asked for, and the number of usable anchors that `mean` divides by."""
-    num_usable = usable_N.sum()
     if question.reduction == "none":
-        return stats.loss_R, num_usable
-    total = stats.loss_R.sum()
-    if question.spread:
-        total, num_usable = distributed.total(total), distributed.total(num_usable)
-    num_usable = num_usable.clamp(min=1)
+        return stats.loss_R, stats.loss_R.new_empty(())
+    if not question.spread:
+        result: tuple[Tensor, Tensor] = backend.reduced(stats, question.reduction)
+        return result
+    total = distributed.total(stats.loss_R.sum())
+    num_usable = distributed.total((stats.total_R > 0).sum()).clamp(min=1)
     return (total / num_usable if question.reduction == "mean" else total), num_usable

@@ -1,4 +1,12 @@
-"""What every backend is asked: which loss, who is positive for whom, and what each anchor brings to the gradient.
+"""What every backend is asked, and what it answers.
+
+A backend has three functions and a class, used by engine.py:
+
+    prepared(z, normalize, knobs)   embeddings as it wants them, and the lengths they had
+    Plan(x, y, pairs, knobs, bound) anchors x against candidates y
+        .statistics()               the loss of each anchor, and what its gradient will need
+        .gradient(rows, columns, norm, dtype)   with respect to what x was before it was normalised
+    reduced(stats, reduction)       the losses as one number, and how many anchors count
 
 Shapes: R anchors (rows), C candidates (columns). In the usual square case the anchors are each other's candidates.
 """
@@ -28,12 +36,12 @@ class Pairs:
     labels_R: Tensor | None = None
     labels_C: Tensor | None = None
     weights_RC: Tensor | None = None
-    self_R: Tensor | None = None
-    """The column that is the anchor itself; None where anchors and candidates are different things."""
+    self_start: int | None = None
+    """Row i is column self_start + i, the anchor itself; None where anchors and candidates are different things."""
 
     def transposed(self) -> "Pairs":
         """Candidates as rows; only for pairs without an anchor's own column."""
-        assert self.self_R is None
+        assert self.self_start is None
         weights_CR = None if self.weights_RC is None else self.weights_RC.T
         return Pairs(labels_R=self.labels_C, labels_C=self.labels_R, weights_RC=weights_CR)
 
@@ -45,30 +53,21 @@ class Statistics(NamedTuple):
     log_D_R: Tensor
     """Logarithm of the paper's D."""
     total_R: Tensor
-    """Sum of the positives' weights: |P(i)| with labels. 0 marks an anchor without a positive."""
+    """Sum of the positives' weights: |P(i)| with labels. 0 marks an anchor without a positive, which is not used."""
     log_S_R: Tensor
     """Logarithm of the weighted sum of exp(s/τ) over positives, which only the variant `in` uses."""
 
 
 class Anchors(NamedTuple):
-    """What each anchor brings to the gradient: its upstream weight, and its statistics."""
+    """What each anchor brings to the gradient: the upstream gradient of its loss, and its statistics."""
 
-    weight: Tensor
-    """Upstream gradient; 0 for an anchor without a positive."""
+    upstream: Tensor
+    """One value an anchor; an expanded single number where it is the same for all."""
+    divisor: Tensor
+    """What the upstream gradient is still to be divided by: a single number."""
     log_D: Tensor
     total: Tensor
     log_S: Tensor
-
-    @classmethod
-    def of(cls, upstream_R: Tensor, stats: Statistics) -> "Anchors":
-        usable_R = stats.total_R > 0
-        # An infinite logarithm makes every exponential of an unusable anchor an exact 0.
-        return cls(
-            torch.where(usable_R, upstream_R, 0.0),
-            torch.where(usable_R, stats.log_D_R, math.inf),
-            torch.where(usable_R, stats.total_R, 1.0),
-            torch.where(usable_R, stats.log_S_R, math.inf),
-        )
 
 
 def exponent_is_safe(num_columns: int, knobs: Knobs, bound: float | None, dtype: torch.dtype) -> bool:

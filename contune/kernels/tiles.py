@@ -20,14 +20,22 @@ def _similarities(
     """Dot products of a block and a tile, and the tile itself where it fits whole."""
     dims = tl.arange(0, BD)
     if RESIDENT:
-        y_ND = tl.load(y_ptr + cols[:, None] * D + dims[None, :], mask=(cols[:, None] < num_cols) & (dims[None, :] < D), other=0.0)
+        y_ND = tl.load(
+            y_ptr + cols[:, None] * D + dims[None, :], mask=(cols[:, None] < num_cols) & (dims[None, :] < D), other=0.0
+        )
         return tl.dot(x_MD, tl.trans(y_ND), input_precision=PRECISION), y_ND
     s_MN = tl.zeros((BM, BN), dtype=tl.float32)
-    y_ND = tl.load(y_ptr + cols[:, None] * D + dims[None, :], mask=(cols[:, None] < num_cols) & (dims[None, :] < D), other=0.0)
+    y_ND = tl.load(
+        y_ptr + cols[:, None] * D + dims[None, :], mask=(cols[:, None] < num_cols) & (dims[None, :] < D), other=0.0
+    )
     for start in range(0, D, BD):
         at = start + dims
-        xk_MD = tl.load(x_ptr + rows[:, None] * D + at[None, :], mask=(rows[:, None] < num_rows) & (at[None, :] < D), other=0.0)
-        yk_ND = tl.load(y_ptr + cols[:, None] * D + at[None, :], mask=(cols[:, None] < num_cols) & (at[None, :] < D), other=0.0)
+        xk_MD = tl.load(
+            x_ptr + rows[:, None] * D + at[None, :], mask=(rows[:, None] < num_rows) & (at[None, :] < D), other=0.0
+        )
+        yk_ND = tl.load(
+            y_ptr + cols[:, None] * D + at[None, :], mask=(cols[:, None] < num_cols) & (at[None, :] < D), other=0.0
+        )
         s_MN = tl.dot(xk_MD, tl.trans(yk_ND), s_MN, input_precision=PRECISION)
     return s_MN, y_ND
 
@@ -35,26 +43,28 @@ def _similarities(
 @triton.jit
 def statistics_kernel(
     x_ptr, y_ptr, row_label_ptr, column_label_ptr, self_ptr, band_ptr, out_ptr,
-    num_rows, num_cols, cols_per_split, to_log2, k1, k2,
+    num_rows, num_cols, cols_per_split, self_start, to_log2, k1, k2,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
     PULLS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """For each anchor and split of the columns: top_log2, D, Σ s, the count and Σ exp(s/τ) of its positives.
+    """For each anchor and split of the columns: top, D, Σ s, the count, inner top and Σ exp(s/τ) of its positives.
 
-    `top_log2` is what was subtracted from exponents before they were taken: 0 unless SHIFTED.
+    The tops, to base 2, were subtracted from the exponents of D and of the last sum: 0 unless SHIFTED.
     """
     block, split = tl.program_id(0), tl.program_id(1)
     rows = block * BM + tl.arange(0, BM)
     dims = tl.arange(0, BD)
     row_labels = tl.load(row_label_ptr + rows, mask=rows < num_rows, other=-1)
-    own = rows
-    if HAS_SELF:
+    own = rows + self_start
+    if HAS_SELF and SORTED:
         own = tl.load(self_ptr + rows, mask=rows < num_rows, other=-1)
     band_low, band_high = 0, num_cols
     if SORTED:
         band_low, band_high = tl.load(band_ptr + 2 * block), tl.load(band_ptr + 2 * block + 1)
-    x_MD = tl.load(x_ptr + rows[:, None] * D + dims[None, :], mask=(rows[:, None] < num_rows) & (dims[None, :] < D), other=0.0)
+    x_MD = tl.load(
+        x_ptr + rows[:, None] * D + dims[None, :], mask=(rows[:, None] < num_rows) & (dims[None, :] < D), other=0.0
+    )
 
     top = tl.zeros((BM,), dtype=tl.float32)
     if SHIFTED:
@@ -63,6 +73,7 @@ def statistics_kernel(
     similarity = tl.zeros((BM,), dtype=tl.float32)
     count = tl.zeros((BM,), dtype=tl.float32)
     inner = tl.zeros((BM,), dtype=tl.float32)
+    inner_top = top
     first = split * cols_per_split
     last = tl.minimum(first + cols_per_split, num_cols)
     for start in range(first, last, BN):
@@ -80,12 +91,23 @@ def statistics_kernel(
             if SHIFTED:
                 largest_MN = tl.where(positive_MN | negative_MN, logit_MN, float("-inf"))
                 if PULLS:
-                    largest_MN = tl.maximum(largest_MN, tl.where(positive_MN, tl.log2(k1) - s_MN * LOG2_E, float("-inf")))
+                    largest_MN = tl.maximum(
+                        largest_MN, tl.where(positive_MN, tl.log2(k1) - s_MN * LOG2_E, float("-inf"))
+                    )
                 new_top = tl.maximum(top, tl.max(largest_MN, axis=1))
                 # A row that has met nothing yet keeps an arbitrary finite top.
                 new_top = tl.where(new_top == float("-inf"), -1.0e30, new_top)
-                shrink = tl.exp2(top - new_top)
-                denominator, inner, top = denominator * shrink, inner * shrink, new_top
+                denominator, top = denominator * tl.exp2(top - new_top), new_top
+            if INNER:
+                # A sum of its own top: positives may all be far below the nearest negative.
+                inner_MN = tl.where(positive_MN, logit_MN, float("-inf"))
+                if SHIFTED:
+                    new_top = tl.maximum(inner_top, tl.max(inner_MN, axis=1))
+                    new_top = tl.where(new_top == float("-inf"), -1.0e30, new_top)
+                    inner, inner_top = inner * tl.exp2(inner_top - new_top), new_top
+                    inner_MN -= inner_top[:, None]
+                inner += tl.sum(tl.exp2(inner_MN), axis=1)
+            if SHIFTED:
                 logit_MN -= top[:, None]
             exp_MN = tl.exp2(logit_MN)
             part_MN = tl.where(negative_MN, k2 * exp_MN, 0.0) + tl.where(positive_MN, exp_MN, 0.0)
@@ -97,22 +119,20 @@ def statistics_kernel(
             denominator += tl.sum(part_MN, axis=1)
             similarity += tl.sum(tl.where(positive_MN, s_MN, 0.0), axis=1)
             count += tl.sum(tl.where(positive_MN, 1.0, 0.0), axis=1)
-            if INNER:
-                inner += tl.sum(tl.where(positive_MN, exp_MN, 0.0), axis=1)
         else:
             if SHIFTED:
                 new_top = tl.maximum(top, tl.max(logit_MN, axis=1))
-                shrink = tl.exp2(top - new_top)
-                denominator, inner, top = denominator * shrink, inner * shrink, new_top
+                denominator, top = denominator * tl.exp2(top - new_top), new_top
                 logit_MN -= top[:, None]
             denominator += k2 * tl.sum(tl.exp2(logit_MN), axis=1)
 
-    out = out_ptr + split * 5 * num_rows + rows
+    out = out_ptr + split * 6 * num_rows + rows
     tl.store(out, top, mask=rows < num_rows)
     tl.store(out + num_rows, denominator, mask=rows < num_rows)
     tl.store(out + 2 * num_rows, similarity, mask=rows < num_rows)
     tl.store(out + 3 * num_rows, count, mask=rows < num_rows)
-    tl.store(out + 4 * num_rows, inner, mask=rows < num_rows)
+    tl.store(out + 4 * num_rows, inner_top, mask=rows < num_rows)
+    tl.store(out + 5 * num_rows, inner, mask=rows < num_rows)
 
 
 @triton.jit
@@ -163,7 +183,7 @@ def _coefficients(
 @triton.jit
 def gradient_kernel(
     x_ptr, y_ptr, row_label_ptr, column_label_ptr, self_ptr, band_ptr, row_ptr, column_ptr, out_ptr,
-    num_rows, num_cols, cols_per_split, to_log2, pull_factor, k2, first_row, stop_row,
+    num_rows, num_cols, cols_per_split, self_start, to_log2, pull_factor, k2, first_row, stop_row,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
     PULLS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
@@ -178,8 +198,8 @@ def gradient_kernel(
     inside = rows < stop_row
     dims = tl.arange(0, BD)
     row_labels = tl.load(row_label_ptr + rows, mask=inside, other=-1)
-    own = rows
-    if HAS_SELF:
+    own = rows + self_start
+    if HAS_SELF and SORTED:
         own = tl.load(self_ptr + rows, mask=inside, other=-1)
     band_low, band_high = 0, num_cols
     if SORTED:
@@ -196,7 +216,9 @@ def gradient_kernel(
     last = tl.minimum(first + cols_per_split, num_cols)
     for start in range(first, last, BN):
         cols = start + tl.arange(0, BN)
-        s_MN, y_ND = _similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
+        s_MN, y_ND = _similarities(
+            x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION
+        )
         banded = (start < band_high) & (start + BN > band_low)
         h_MN = _coefficients(
             s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,

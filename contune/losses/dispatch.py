@@ -8,7 +8,7 @@ from torch import Tensor
 
 from contune import distributed as ranks
 from contune.errors import UserError, unknown
-from contune.kernels import chunked, dense, engine, fused
+from contune.kernels import chunked, dense, engine, fused, operator
 from contune.kernels.problem import Knobs
 from contune.losses.pairs import check_pairs, itself, positive_weights
 from contune.losses.reduction import REDUCTIONS, reduce_anchors, warn_if_nothing_usable
@@ -33,8 +33,17 @@ def pair_loss(
     """`tcl_loss` and its special cases, whose docstrings say what the arguments mean."""
     _check(z, labels, positives, candidates, candidate_labels, knobs, reduction, backend, distributed)
     spread = distributed and ranks.world_size() > 1
+    if (
+        torch.compiler.is_compiling()
+        and backend != "dense"
+        and labels is not None
+        and candidates is None
+        and not spread
+    ):
+        compiled_loss: Tensor = operator.pair_loss(z, labels, *knobs, normalize, reduction, backend)[0]
+        return compiled_loss
     if backend == "auto":
-        backend = _choose(z, candidates, positives, knobs, normalize)
+        backend = "fused" if fused.is_supported(z, positives) else "chunked"
     with torch.autocast(z.device.type, enabled=False):
         if backend == "dense":
             if spread:
@@ -43,8 +52,8 @@ def pair_loss(
         weights_NM = None if positives is None else positives.to(z.device, _compute_dtype(z))
         question = engine.Question(knobs, normalize, reduction, spread)
         module = fused if backend == "fused" else chunked
-        loss, usable_N = engine.pair_loss(z, candidates, labels, candidate_labels, weights_NM, question, module)
-        warn_if_nothing_usable(usable_N)
+        loss, total_N = engine.pair_loss(z, candidates, labels, candidate_labels, weights_NM, question, module)
+        warn_if_nothing_usable(total_N)
         return loss
 
 
@@ -106,11 +115,6 @@ def _check(
     check_pairs(len(z), labels, positives, None if candidates is None else len(candidates), candidate_labels)
     if backend == "fused":
         fused.check_supported(z, positives)
-
-
-def _choose(z: Tensor, candidates: Tensor | None, positives: Tensor | None, knobs: Knobs, normalize: bool) -> str:
-    """The fused kernels where they can run, else blocks of rows; both within their documented tolerance."""
-    return "fused" if fused.is_supported(z, positives) else "chunked"
 
 
 def _dense(

@@ -27,14 +27,15 @@ def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
     return loss_N.sum() / usable_N.sum().clamp(min=1)
 
 
-def warn_if_nothing_usable(usable_N: Tensor) -> None:
-    num = usable_N.shape[0]
-    if usable_N.device.type != "cpu":
+def warn_if_nothing_usable(total_N: Tensor) -> None:
+    """total_N: for each anchor something that is 0 where it has no positive."""
+    num = total_N.shape[0]
+    if total_N.device.type != "cpu":
         # Reading the answer makes the host wait for the device: once for each batch size is enough to notice.
         if num in _sizes_seen or torch.cuda.is_current_stream_capturing():
             return
         _sizes_seen.add(num)
-    if not usable_N.any():
+    if not total_N.any():
         warnings.warn(
             f"no anchor in this batch of {num} has a positive, so the loss is 0 and teaches nothing; "
             "give two or more views of each sample, or batches with several samples of a class",

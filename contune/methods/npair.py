@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from contune import distributed
 from contune.losses import npair_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -19,4 +20,4 @@ class NPair(PairwiseMethod):
     settings: Settings
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return npair_loss(z_ND, groups_N, temperature=self.settings.temperature)
+        return npair_loss(distributed.gather(z_ND), distributed.gather(groups_N), temperature=self.settings.temperature)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from contune import distributed
 from contune.methods.base import Method, Output, ids_of_views, labels_of_views
 from contune.models.heads import projector
 from contune.settings import ranged
@@ -28,13 +27,12 @@ class PairwiseMethod(Method):
         self.projector = projector(num_features, hidden=settings.projector_hidden, dim=settings.projector_dim)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        """The loss of the global batch; embeddings of the same group are positives of each other."""
+        """The loss of the global batch, of which these are this process's rows; same group, positives."""
         raise AssertionError(f"{type(self).__name__} must define pair_loss")
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         features_ND = self.encode(views)
         by_label = self.settings.needs_labels
         groups_N = labels_of_views(labels_B, views) if by_label else ids_of_views(views)
-        z_ND = distributed.gather(self.projector(features_ND))
-        loss = self.pair_loss(z_ND, distributed.gather(groups_N))
+        loss = self.pair_loss(self.projector(features_ND), groups_N)
         return Output(loss=loss, features_ND=features_ND.detach())

@@ -25,4 +25,4 @@ class SimCLR(PairwiseMethod):
     settings: Settings
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return ntxent_loss(z_ND, groups_N, temperature=self.settings.temperature)
+        return ntxent_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)

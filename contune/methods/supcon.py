@@ -23,4 +23,4 @@ class SupCon(PairwiseMethod):
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings
-        return supcon_loss(z_ND, groups_N, temperature=knobs.temperature, variant=knobs.variant)
+        return supcon_loss(z_ND, groups_N, temperature=knobs.temperature, variant=knobs.variant, distributed=True)

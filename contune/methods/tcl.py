@@ -33,4 +33,4 @@ class TCL(PairwiseMethod):
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings
-        return tcl_loss(z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2)
+        return tcl_loss(z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, distributed=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from contune import distributed
 from contune.losses import triplet_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -19,4 +20,4 @@ class Triplet(PairwiseMethod):
     settings: Settings
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return triplet_loss(z_ND, groups_N, margin=self.settings.margin)
+        return triplet_loss(distributed.gather(z_ND), distributed.gather(groups_N), margin=self.settings.margin)

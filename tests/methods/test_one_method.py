@@ -31,7 +31,7 @@ def test_each_pairwise_method_is_its_loss_on_projected_views() -> None:
         ("npair", {"temperature": 0.3}, labels_N, npair_loss),
     ):
         method = build(name, **knobs)
-        assert method(views, labels_B).loss == loss(embeddings(method, views), groups_N, **knobs), name  # type: ignore[operator]  # one signature each
+        assert method(views, labels_B).loss == loss(embeddings(method, views), groups_N, **knobs), name
 
 
 def test_tcl_without_labels_groups_the_views_of_a_sample() -> None:

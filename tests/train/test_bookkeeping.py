@@ -47,7 +47,7 @@ def test_a_folder_without_metrics_has_none(tmp_path: Path) -> None:
 
 
 def test_tensorboard_gets_the_same_values(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]  # no stubs
 
     with MetricsLog(tmp_path, resume_step=0, tensorboard=True) as log:
         log.write(4, {"loss": 2.0, "lr": 0.25})

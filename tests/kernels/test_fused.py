@@ -1,0 +1,100 @@
+"""The Triton kernels against float64 on the whole matrix; without a GPU they run through Triton's interpreter."""
+
+import pytest
+import torch
+from loss_cases import DEVICE, Case, all_pairs, answer, assert_close, float32_tolerance
+
+from contune.kernels import fused
+
+GRID = all_pairs(
+    num=(2, 63, 100, 257),
+    dim=(8, 64, 100, 128, 300),
+    classes=("one", "two", "half", "all"),
+    temperature=(0.01, 0.1, 1.0),
+    k1=(0.5, 5000.0, 1e6),
+    k2=(0.5, 1.0, 1.5),
+    variant=("out", "in"),
+    reduction=("none", "sum", "mean"),
+    normalize=(True, False),
+    layout=("plain", "turned", "gaps"),
+    candidates=(0, 77),
+    asking=("both", "anchors", "candidates"),
+)
+SUPCON = [
+    Case(63, 8, "two", 0.01, 0.0, 1.0, "out"),
+    Case(100, 300, "half", 0.1, 0.0, 1.0, "in"),
+    Case(130, 64, "two", 0.1, 0.0, 1.0, "in", normalize=False),
+    Case(257, 100, "half", 1.0, 0.0, 1.0, "out"),
+]
+LARGE = [
+    Case(1, 64),
+    Case(1271, 8, "half", 0.1, 5000.0, 1.5, reduction="mean"),
+    Case(100, 2048, "two", 0.1, 5000.0, 1.0, reduction="sum"),
+]
+SHIFTED = [
+    Case(130, 64, "half", 0.01, 5000.0, 1.5, "out", normalize=False),
+    Case(130, 64, "half", 0.01, 0.0, 1.0, "in", normalize=False),
+    Case(130, 64, "half", 0.01, 5000.0, 1.0, "in", candidates=200),
+]
+ROADS = [
+    Case(257, 32, "two", 0.1, 5000.0, 1.5),
+    Case(257, 32, "half", 0.1, 0.0, 1.0, "in", reduction="mean"),
+    Case(100, 32, "half", 0.1, 5000.0, 1.0, candidates=200),
+    Case(257, 300, "half", 0.1, 5000.0, 1.0),
+    *SHIFTED,
+]
+
+
+@pytest.fixture(params=["as given", "sorted"])
+def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of every size the way small ones go, or the way large ones do."""
+    monkeypatch.setattr(fused, "SORT_FROM", 1 if request.param == "sorted" else 10**9)
+
+
+def assert_float32(case: Case) -> None:
+    expected = answer(case, "dense", rounded=torch.float32)
+    actual = answer(case, "fused", torch.float32, precision="high", device=DEVICE)
+    assert_close(actual, expected, float32_tolerance(case.temperature))
+
+
+@pytest.mark.parametrize("case", [*GRID, *SUPCON, *LARGE], ids=str)
+def test_high_precision_is_float64_to_1e_5(case: Case) -> None:
+    assert_float32(case)
+
+
+@pytest.mark.usefixtures("order")
+@pytest.mark.parametrize("case", [case for case in GRID if case.temperature == 0.1] + SUPCON[1:] + LARGE, ids=str)
+def test_fast_is_float64_to_2e_3(case: Case) -> None:
+    expected = answer(case, "dense", rounded=torch.float32)
+    assert_close(answer(case, "fused", torch.float32, precision="fast", device=DEVICE), expected, 2e-3)
+
+
+@pytest.mark.usefixtures("order")
+@pytest.mark.parametrize("processors", [1, 8, 1000])
+@pytest.mark.parametrize("case", ROADS, ids=str)
+def test_splits_of_the_columns_and_sorting_change_nothing(
+    case: Case, processors: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "_num_processors", lambda _: processors)
+    assert_float32(case)
+
+
+@pytest.mark.usefixtures("order")
+@pytest.mark.parametrize(
+    "case", [Case(300, 260, "half", variant=variant, candidates=m) for variant in ("out", "in") for m in (0, 130)], ids=str
+)
+def test_long_embeddings_go_in_several_pieces(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "COEFFICIENT_BYTES", 1)
+    assert_float32(case)
+
+
+@pytest.mark.parametrize("first", [-6, -2, -1, 0, 2**40])
+@pytest.mark.usefixtures("order")
+def test_any_integer_is_a_label(first: int) -> None:
+    """Those included that the kernels themselves put where a tile reaches past the batch."""
+    from contune.losses import tcl_loss
+
+    z, labels = torch.randn(70, 8, generator=torch.Generator().manual_seed(0)), torch.arange(70) % 4
+    expected = tcl_loss(z, labels, backend="dense")
+    actual = tcl_loss(z.to(DEVICE), labels.to(DEVICE) + first, backend="fused", precision="high")
+    torch.testing.assert_close(actual.cpu(), expected)
