@@ -142,6 +142,7 @@ def bench_loss(
     dtype: Annotated[str, typer.Option(help="Of the embeddings: float32, bfloat16, float16.")] = "float32",
     seconds: Annotated[float, typer.Option(help="For each contestant at each size.")] = 1.0,
     memory: Annotated[bool, typer.Option(help="On a CPU, measure peak memory too.")] = False,
+    only: Annotated[str, typer.Option(help="Beginnings of contestants' names, with commas between.")] = "",
     out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -152,7 +153,14 @@ def bench_loss(
     from contune.bench.loss import run_loss_bench
 
     run_loss_bench(
-        sizes=_numbers(sizes), dims=_numbers(dims), device=device, dtype=dtype, seconds=seconds, memory=memory, out=out
+        sizes=_numbers(sizes),
+        dims=_numbers(dims),
+        device=device,
+        dtype=dtype,
+        seconds=seconds,
+        memory=memory,
+        only=[name.strip() for name in only.split(",") if name.strip()],
+        out=out,
     )
 
 

@@ -37,6 +37,7 @@ def _bar() -> Progress:
         TextColumn("{task.fields[text]}"),
         TimeRemainingColumn(compact=True),
         console=Console(stderr=True),
+        redirect_stdout=sys.stdout.isatty(),  # what goes to a file is left alone
     )
 
 

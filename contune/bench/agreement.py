@@ -55,7 +55,7 @@ def check(contestant: Contestant, dim: int, *, num_classes: int, device: torch.d
         value_error=_finite(value_error),
         gradient_error=_finite(gradient_error),
         tolerance=tolerance,
-        reason="" if equal else f"off by {value_error:.1e} in value, {gradient_error:.1e} in gradient",
+        reason="" if equal else f"disagrees: off by {value_error:.1e} in value, {gradient_error:.1e} in gradient",
     )
 
 

@@ -56,18 +56,19 @@ def reference_loss(loss: str, z: Tensor, labels: Tensor) -> Tensor:
     return _FUNCTIONS[loss](z.double(), labels, backend="dense")
 
 
-def own_contestants(*, compiled: bool) -> list[Contestant]:
+def own_contestants(device: torch.device, *, compiled: bool) -> list[Contestant]:
     """contune with everything on `auto` first; it is what the others are compared with."""
-    return [contestant for loss in _FUNCTIONS for contestant in _own(loss)] + (_compiled() if compiled else [])
+    return [contestant for loss in _FUNCTIONS for contestant in _own(loss, device)] + (_compiled() if compiled else [])
 
 
-def _own(loss: str) -> list[Contestant]:
+def _own(loss: str, device: torch.device) -> list[Contestant]:
     function = _FUNCTIONS[loss]
     precisions = [name for name in PRECISIONS if name != inspect.signature(function).parameters["precision"].default]
     forms: list[tuple[str, dict[str, str]]] = [(BASELINE, {})]
     for backend in BACKENDS:
-        if backend != "auto":
-            forms.append((f"contune {backend}", {"backend": backend}))
+        if backend == "auto" or (backend == "fused" and device.type != "cuda"):
+            continue
+        forms.append((f"contune {backend}", {"backend": backend}))
         if backend == "fused":  # the only one that knows more than one precision
             forms += [(f"contune fused, {name}", {"backend": backend, "precision": name}) for name in precisions]
     return [
@@ -76,7 +77,7 @@ def _own(loss: str) -> list[Contestant]:
             loss=loss,
             function=partial(function, **arguments),
             source=f"contune {__version__}",
-            footprint=matrices(9 if arguments.get("backend") == "dense" else 0),
+            footprint=matrices(10.5 if arguments.get("backend") == "dense" else 0),
         )
         for name, arguments in forms
     ]

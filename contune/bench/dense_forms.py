@@ -32,14 +32,17 @@ def authors_supcon(z: Tensor, labels: Tensor, *, temperature: float, host_mask: 
 
 
 def supcontrast(z: Tensor, labels: Tensor, *, temperature: float) -> Tensor:
-    """The form of the SupCon paper's code: log-probabilities over all others, then their mean over positives."""
+    """The form of the SupCon paper's code: log-probabilities over all others, then their mean over positives.
+
+    Each matrix has a name, as there, which keeps it alive to the end.
+    """
     z_ND = F.normalize(z, dim=1)
-    logits_NN = (z_ND @ z_ND.T) / temperature
-    logits_NN = logits_NN - logits_NN.max(dim=1, keepdim=True)[0].detach()
+    tempered_NN = (z_ND @ z_ND.T) / temperature
+    logits_NN = tempered_NN - tempered_NN.max(dim=1, keepdim=True)[0].detach()
     others_NN = _others(z, host_mask=False)
     positive_NN = (labels[:, None] == labels[None, :]).to(z.dtype) * others_NN
-    log_D_N1 = (torch.exp(logits_NN) * others_NN).sum(dim=1, keepdim=True).log()
-    log_probability_NN = logits_NN - log_D_N1
+    push_NN = torch.exp(logits_NN) * others_NN
+    log_probability_NN = logits_NN - push_NN.sum(dim=1, keepdim=True).log()
     return -((positive_NN * log_probability_NN).sum(dim=1) / positive_NN.sum(dim=1)).mean()
 
 

@@ -16,9 +16,9 @@ from contune.bench.field import everyone
 from contune.bench.memory import cpu_peak_bytes, does_not_fit, gpu_peak_bytes
 from contune.bench.plot import draw
 from contune.bench.show import show_checks, show_rows
-from contune.bench.timing import Runner, Summary, race, summarise, warm_up
+from contune.bench.timing import Runner, Summary, is_crowded, race, summarise, warm_up
 from contune.console import say
-from contune.errors import UserError
+from contune.errors import UserError, unknown
 from contune.progress import Advance, progress
 from contune.train.device import choose_device
 
@@ -50,6 +50,7 @@ def run_loss_bench(
     seconds: float = 1.0,
     memory: bool = False,
     compiled: bool | None = None,
+    only: Sequence[str] = (),
     out: Path | None = None,
     contestants: Sequence[Contestant] | None = None,
 ) -> dict[str, Any]:
@@ -60,6 +61,7 @@ def run_loss_bench(
         dtype: of the embeddings. seconds: for each contestant at each size, give or take.
         memory: on the CPU, also measure peak memory, each in a process of its own. On a GPU it always is.
         compiled: whether `torch.compile` of the dense form takes part; None, on a GPU only.
+        only: names, or beginnings of names, of the contestants that take part; none, all of them.
         out: the JSON file, with a drawing beside it; in benchmarks/results if not given.
         contestants: instead of everyone who can be found.
     """
@@ -67,6 +69,7 @@ def run_loss_bench(
     where = _device(device)
     compiled = where.type == "cuda" if compiled is None else compiled
     field, absent = (list(contestants), []) if contestants is not None else everyone(where, compiled=compiled)
+    field = _chosen(field, only)
     plan = Plan(
         contestants=field,
         sizes=sorted(set(sizes)),
@@ -78,17 +81,28 @@ def run_loss_bench(
         host_memory=memory and where.type == "cpu",
     )
     out = out or record.default_path("loss", where)
+    record.make_folder(out)
     if absent:
         say(f"not installed, so not compared: {', '.join(absent)}")
-    checks, rows = _run(plan)
-    result = _result(plan, checks, rows, absent)
-    record.write(result, out)
+    result: dict[str, Any] = {}
+    for checks, rows in _run(plan):
+        # After every size, so that a run that is stopped leaves what it has measured.
+        result = _result(plan, checks, rows, absent)
+        record.write(result, out)
     drawings = draw(result, out)
     say(f"\nrows     {out}\ndrawing  {', '.join(str(path) for path in drawings)}")
     return result
 
 
-def _run(plan: Plan) -> tuple[list[Check], list[dict[str, Any]]]:
+def _chosen(field: list[Contestant], only: Sequence[str]) -> list[Contestant]:
+    for name in only:
+        if not any(contestant.name.startswith(name) for contestant in field):
+            raise unknown("contestant", name, {contestant.name for contestant in field})
+    return [c for c in field if not only or any(c.name.startswith(name) for name in only)]
+
+
+def _run(plan: Plan) -> Iterator[tuple[list[Check], list[dict[str, Any]]]]:
+    """Everything measured so far, size by size."""
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
     pieces = len(plan.contestants) * len(plan.dims) * (1 + len(plan.sizes))
@@ -109,7 +123,7 @@ def _run(plan: Plan) -> tuple[list[Check], list[dict[str, Any]]]:
                 ]
                 rows += rows_of_size
                 show_rows(rows_of_size)
-    return checks, rows
+                yield checks, rows
 
 
 def _checks(plan: Plan, dim: int, count: Callable[[int, str], None]) -> Iterator[Check]:
@@ -158,7 +172,8 @@ def _prepare(plan: Plan, runner: Runner, batch: Batch) -> None:
 def _peak(plan: Plan, contestant: Contestant, batch: Batch) -> int | Failure | None:
     if plan.device.type == "cuda":
         peak = attempt(lambda: gpu_peak_bytes(contestant, batch), plan.device)
-        release_memory(plan.device)
+        if is_crowded(batch):
+            release_memory(plan.device)
         return peak
     if not plan.host_memory:
         return None

@@ -34,7 +34,7 @@ def _metric_learning(source: str) -> list[Contestant]:
             loss="supcon",
             function=losses.SupConLoss(temperature=TEMPERATURE),
             source=source,
-            footprint=matrices(11.5),
+            footprint=matrices(12),
         ),
         Contestant(
             name="pytorch-metric-learning",

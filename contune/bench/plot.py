@@ -47,6 +47,8 @@ def _figure(result: dict[str, Any], dim: int) -> Figure:
         f"Contrastive losses, forward + backward, d = {dim}, {result['dtype']}, {result['hardware']}",
         color=_TEXT, fontsize=14, fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
+    if any(_over_memory(row) for row in rows):
+        figure.supxlabel("✕ does not fit into memory at the next size", color=_QUIET, fontsize=9, x=0.01, ha="left")
     colours = _colours(rows)
     panels = figure.subplots(*shape, squeeze=False, sharey="row")
     for line, measure in zip(panels, measures, strict=False):

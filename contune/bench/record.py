@@ -35,12 +35,16 @@ def circumstances(device: torch.device) -> dict[str, Any]:
     }
 
 
-def write(result: dict[str, Any], path: Path) -> None:
+def make_folder(path: Path) -> None:
+    """Before anything is measured, so that nothing is measured in vain."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
     except OSError as error:
-        raise UserError(f"cannot write to {path}: {error.strerror}") from None
+        raise UserError(f"cannot write to {path.parent}: {error.strerror}") from None
+
+
+def write(result: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def _processor() -> str:

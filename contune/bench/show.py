@@ -19,7 +19,7 @@ def show_checks(checks: Sequence[Check]) -> None:
             item.name,
             "" if item.value_error is None else f"{item.value_error:.0e}",
             "" if item.gradient_error is None else f"{item.gradient_error:.0e}",
-            item.verdict + (f", not timed: {item.reason}" if not item.passed else ""),
+            item.verdict if item.passed else f"not timed, {item.reason}",
         )
         for item in checks
     ]

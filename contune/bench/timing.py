@@ -66,7 +66,7 @@ def race(runners: list[Runner], batch: Batch, *, seconds: float, on_round: Calla
     Where the matrices take a good part of a GPU's memory, what one contestant leaves in the allocator's cache is
     released before the next; each then runs once untimed, so that nobody's time contains the allocations.
     """
-    crowded = batch.z_ND.device.type == "cuda" and _is_crowded(batch)
+    crowded = is_crowded(batch)
     shuffled = random.Random(0)
     for index in range(_MAX_ROUNDS):
         going = [runner for runner in runners if not runner.problem and _has_time(runner, seconds)]
@@ -129,6 +129,9 @@ def _gpu_call(runner: Runner, batch: Batch) -> tuple[float, torch.Tensor]:
     return start.elapsed_time(end), loss
 
 
-def _is_crowded(batch: Batch) -> bool:
-    matrix_bytes = 4 * batch.z_ND.shape[0] ** 2
-    return 9 * matrix_bytes > _CROWDED_SHARE * torch.cuda.mem_get_info(batch.z_ND.device)[1]
+def is_crowded(batch: Batch) -> bool:
+    """Whether dense matrices of this size take a good part of the GPU's memory."""
+    device = batch.z_ND.device
+    if device.type != "cuda":
+        return False
+    return 9 * 4 * batch.z_ND.shape[0] ** 2 > _CROWDED_SHARE * torch.cuda.mem_get_info(device)[1]

@@ -15,6 +15,8 @@ from contune.losses.reduction import REDUCTIONS, reduce_anchors, warn_if_nothing
 
 BACKENDS = ("auto", "dense", "chunked", "fused")
 PRECISIONS = ("fast", "high")
+SMALL_MATRIX = 2**18
+"""Entries of the similarity matrix up to which writing it out is faster on a CPU (N = 512; measured at 256 and 1,024)."""
 
 
 def pair_loss(
@@ -43,7 +45,7 @@ def pair_loss(
         compiled_loss: Tensor = operator.pair_loss(z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
     if backend == "auto":
-        backend = "fused" if fused.is_supported(z, positives) else "chunked"
+        backend = _choose(z, candidates, positives, spread)
     with torch.autocast(z.device.type, enabled=False):
         if backend == "dense":
             if spread:
@@ -115,6 +117,15 @@ def _check(
     check_pairs(len(z), labels, positives, None if candidates is None else len(candidates), candidate_labels)
     if backend == "fused":
         fused.check_supported(z, positives)
+
+
+def _choose(z: Tensor, candidates: Tensor | None, positives: Tensor | None, spread: bool) -> str:
+    """The fastest that fits: kernels on a GPU; on a CPU the whole matrix while it is small, then blocks of it."""
+    if fused.is_supported(z, positives):
+        return "fused"
+    num_pairs = len(z) * len(z if candidates is None else candidates)
+    small = z.device.type == "cpu" and num_pairs <= SMALL_MATRIX and not spread
+    return "dense" if small else "chunked"
 
 
 def _dense(

@@ -57,7 +57,11 @@ def cifar10_simclr() -> Config:
 
 
 def cifar100_tcl() -> Config:
-    """CIFAR-100, TCL, 150 epochs in all; the paper has 79.8."""
+    """CIFAR-100, TCL, 150 epochs in all; the paper has 79.8.
+
+    With model.encoder=resnet18, one seed: linear 77.66, kNN 77.69, 8 minutes of an H200 that two runs shared
+    (results/cifar100-tcl-resnet18-seed0.json); the paper's ResNet-18 figure is 77.5.
+    """
     return paper.tcl(_cifar100(), k1=4000)
 
 
@@ -67,7 +71,11 @@ def cifar100_tcl_250() -> Config:
 
 
 def cifar100_supcon() -> Config:
-    """CIFAR-100, SupCon, 150 epochs in all; the paper has 79.1."""
+    """CIFAR-100, SupCon, 150 epochs in all; the paper has 79.1.
+
+    With model.encoder=resnet18, one seed: linear 77.31, kNN 77.37, 8 minutes of an H200 that two runs shared
+    (results/cifar100-supcon-resnet18-seed0.json).
+    """
     return paper.supcon(_cifar100())
 
 

@@ -23,7 +23,7 @@ PNG_START = b"\x89PNG"
 
 
 def baseline(loss: str = "tcl") -> Contestant:
-    return next(c for c in own_contestants(compiled=False) if c.name == BASELINE and c.loss == loss)
+    return next(c for c in own_contestants(CPU, compiled=False) if c.name == BASELINE and c.loss == loss)
 
 
 def only_above(num: int, error: Exception) -> Callable[[Tensor, Tensor], Tensor]:
@@ -75,7 +75,7 @@ def test_who_is_wrong_is_named_and_not_timed(tmp_path: Path, capsys: pytest.Capt
     result = bench(tmp_path, [baseline(), wrong])
     assert {row["name"] for row in result["rows"]} == {BASELINE}
     assert [item["verdict"] for item in result["checks"]] == ["equal", "disagrees"]
-    assert "disagrees, not timed: off by 5.0e-01" in capsys.readouterr().out
+    assert "not timed, disagrees: off by 5.0e-01" in capsys.readouterr().out
 
 
 def test_who_is_wrong_on_a_large_batch_only_is_not_timed_there(tmp_path: Path) -> None:
@@ -127,6 +127,12 @@ def test_two_lengths_give_two_drawings(tmp_path: Path) -> None:
     run_loss_bench(sizes=[8], dims=[4, 6], device="cpu", seconds=0.001, out=out, contestants=[baseline()])
     assert (tmp_path / "loss-d4.png").exists()
     assert (tmp_path / "loss-d6.png").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to"):
+        run_loss_bench(sizes=[8], dims=[4], device="cpu", out=tmp_path / "file" / "loss.json")
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:

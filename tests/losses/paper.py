@@ -27,9 +27,7 @@ def tcl(z: Tensor, weights: Tensor, tau: float, k1: float, k2: float) -> Tensor:
     return torch.stack([tcl_of_anchor(z, weights, i, tau, k1, k2) for i in range(len(z))])
 
 
-def lemma_2(
-    z: Tensor, labels: Tensor, i: int, tau: float, k1: float, k2: float
-) -> dict[str, dict[int, float]]:
+def lemma_2(z: Tensor, labels: Tensor, i: int, tau: float, k1: float, k2: float) -> dict[str, dict[int, float]]:
     """The signed terms of equation 10 for anchor i: X, P and Y for its positives, P for its negatives."""
     positives = [p for p in range(len(z)) if p != i and labels[p] == labels[i]]
     negatives = [n for n in range(len(z)) if labels[n] != labels[i]]

@@ -34,9 +34,7 @@ def random_weights(kind: str, num: int, seed: int) -> tuple[Tensor | None, Tenso
 
 
 @pytest.mark.parametrize("kind", ["labels", "mask", "weights"])
-@pytest.mark.parametrize(
-    ("tau", "k1", "k2"), [(0.1, 5000.0, 1.0), (1.0, 1.0, 1.5), (0.05, 1e6, 3.0), (0.1, 0.0, 1.0)]
-)
+@pytest.mark.parametrize(("tau", "k1", "k2"), [(0.1, 5000.0, 1.0), (1.0, 1.0, 1.5), (0.05, 1e6, 3.0), (0.1, 0.0, 1.0)])
 @pytest.mark.parametrize("num", [2, 7, 12])
 def test_tcl_is_the_papers_nested_loop(kind: str, tau: float, k1: float, k2: float, num: int) -> None:
     z = random_unit(num, seed=num).requires_grad_()
@@ -96,9 +94,7 @@ def test_theorem_1_holds_for_hard_positives(seed: int, k1: float, k2: float) -> 
 
 def test_theorem_1_can_fail_for_an_easy_positive() -> None:
     """Where P^s > X the inequality may turn round, so the condition above is needed."""
-    z = F.normalize(
-        torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0], [-1.0, 0.1]], dtype=torch.float64), dim=1
-    )
+    z = F.normalize(torch.tensor([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0], [-1.0, 0.1]], dtype=torch.float64), dim=1)
     labels = torch.tensor([0, 0, 0, 1])
     tuned, supcon = paper.lemma_2(z, labels, 0, 0.1, 5000.0, 1.0), paper.lemma_2(z, labels, 0, 0.1, 0.0, 1.0)
     assert supcon["P"][1] > supcon["X"][1]
@@ -115,9 +111,7 @@ def test_theorem_2_negatives_push_harder_with_k2(seed: int, k1: float, k2: float
 
 def test_supcon_is_tcl_at_k1_0_and_k2_1() -> None:
     z, labels = random_unit(20).requires_grad_(), torch.arange(20) % 5
-    torch.testing.assert_close(
-        supcon_loss(z, labels), tcl_loss(z, labels, k1=0.0, k2=1.0), rtol=1e-14, atol=0.0
-    )
+    torch.testing.assert_close(supcon_loss(z, labels), tcl_loss(z, labels, k1=0.0, k2=1.0), rtol=1e-14, atol=0.0)
 
 
 def test_supcon_out_is_supcontrasts_definition() -> None:
@@ -259,9 +253,7 @@ def test_the_diagonal_of_positives_is_ignored() -> None:
 
 def test_modules_are_their_functions() -> None:
     z, labels = random_unit(12), torch.arange(12) % 3
-    assert TCLLoss(k1=10.0, k2=2.0, temperature=0.3)(z, labels) == tcl_loss(
-        z, labels, k1=10.0, k2=2.0, temperature=0.3
-    )
+    assert TCLLoss(k1=10.0, k2=2.0, temperature=0.3)(z, labels) == tcl_loss(z, labels, k1=10.0, k2=2.0, temperature=0.3)
     assert SupConLoss(variant="in")(z, labels) == supcon_loss(z, labels, variant="in")
     assert NTXentLoss(temperature=0.5)(z, labels) == ntxent_loss(z, labels, temperature=0.5)
     assert "k1=10.0" in repr(TCLLoss(k1=10.0))

@@ -1,0 +1,83 @@
+"""`auto` takes what fits, and a backend that was asked for and cannot run says why."""
+
+from typing import Any
+
+import pytest
+import torch
+from loss_cases import DEVICE
+from torch import Tensor
+
+from contune.errors import UserError
+from contune.kernels import chunked, engine, fused
+from contune.losses import ntxent_loss, supcon_loss, tcl_loss
+
+Z = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(40) % 5
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The modules of the backends that were asked."""
+    asked = []
+    original = engine.pair_loss
+
+    def noted(*args: Any) -> tuple[Tensor, Tensor]:
+        asked.append(args[-1])
+        return original(*args)
+
+    monkeypatch.setattr(engine, "pair_loss", noted)
+    return asked
+
+
+@pytest.mark.parametrize("loss", [tcl_loss, supcon_loss, ntxent_loss])
+def test_auto_is_chunked_on_a_cpu(loss: Any, taken: list[Any]) -> None:
+    actual = loss(Z, LABELS)
+    assert taken == [chunked]
+    torch.testing.assert_close(actual, loss(Z.double(), LABELS, backend="dense").float())
+
+
+def test_auto_is_fused_where_that_runs(taken: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "is_supported", lambda z, positives: positives is None and z.dtype != torch.float64)
+    actual = tcl_loss(Z.to(DEVICE), LABELS.to(DEVICE))
+    assert taken == [fused]
+    torch.testing.assert_close(actual.cpu(), tcl_loss(Z, LABELS, backend="dense"), rtol=1e-4, atol=0.0)
+    tcl_loss(Z.double(), LABELS)
+    tcl_loss(Z, positives=LABELS[:, None] == LABELS)
+    assert taken[1:] == [chunked, chunked]
+
+
+def test_fused_is_for_cuda_only_when_nobody_asks_for_it() -> None:
+    """The interpreter is a test's, never a user's."""
+    assert fused.is_supported(Z.to(DEVICE), None) == (DEVICE.type == "cuda")
+
+
+@pytest.mark.parametrize(
+    ("z", "settings", "sentence"),
+    [
+        (Z, {"labels": LABELS}, "backend='fused' needs a CUDA device and the embeddings are on cpu"),
+        (Z.double(), {"labels": LABELS}, "backend='fused' computes in float32 and got float64"),
+        (Z, {"positives": torch.eye(40)}, "backend='fused' goes by labels and not by a matrix of positives"),
+    ],
+)
+def test_fused_says_why_it_cannot(
+    z: Tensor, settings: dict[str, Tensor], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "_interpreted", lambda: False)
+    with pytest.raises(UserError) as raised:
+        tcl_loss(z, backend="fused", **settings)  # type: ignore[arg-type]  # tensors, all of them
+    assert str(raised.value) == f"{sentence}; backend='auto' takes another"
+
+
+def test_fused_says_that_triton_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "_has_triton", lambda: False)
+    with pytest.raises(UserError, match="needs the package triton"):
+        tcl_loss(Z.to(DEVICE), LABELS.to(DEVICE), backend="fused")
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown precision 'hihg'; did you mean high"):
+        tcl_loss(Z, LABELS, precision="hihg")
+
+
+def test_distributed_in_a_single_process_is_as_without() -> None:
+    assert torch.equal(tcl_loss(Z, LABELS, distributed=True), tcl_loss(Z, LABELS))

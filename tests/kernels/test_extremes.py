@@ -1,0 +1,67 @@
+"""Numbers that are far apart: exponentials that nearly overflow, factors of 0, labels that fill their type."""
+
+import pytest
+import torch
+from loss_cases import relative_error
+from loss_ways import DENSE, Way, closed_ways, quiet, random, solved
+from torch import Tensor
+
+from contune.losses import supcon_loss
+
+pytestmark = quiet
+
+
+@closed_ways
+@pytest.mark.parametrize(("classes", "temperature"), [(1, 0.1), (5, 0.05), (5, 0.02), (5, 0.013)])
+def test_an_embedding_far_from_all_others_is_no_overflow(way: Way, classes: int, temperature: float) -> None:
+    """Its D is tiny, so that its factor 1/D is huge where nothing small is there to be multiplied with."""
+    z, labels = random(65, 16) * 0.05, torch.arange(65) % classes
+    z[:, 0] += 1
+    z[0] *= -1
+    expected = solved(DENSE, z, labels, loss_of=supcon_loss, temperature=temperature)
+    loss, grad = solved(way, z, labels, loss_of=supcon_loss, temperature=temperature)
+    assert relative_error(loss, expected[0]) < 1e-3
+    assert relative_error(grad, expected[1]) < (2e-2 if way.precision == "fast" else 1e-4)
+
+
+@closed_ways
+@pytest.mark.parametrize(("k1", "temperature"), [(1.0, 0.01), (0.0, 0.01), (1.0, 0.02), (1.0, 0.1)])
+def test_without_k2_negatives_are_as_if_they_were_not_there(way: Way, k1: float, temperature: float) -> None:
+    """Positives on opposite sides and negatives nearby, so that exp(s/τ) of the two are worlds apart."""
+    z = torch.tensor([[1.0, 0.0], [-1.0, 0.1], [0.7, 0.7], [1.0, 0.01], [-1.0, 0.02], [0.7, 0.6]])
+    labels = torch.tensor([0, 0, 0, 1, 1, 1])
+    expected = solved(DENSE, z, labels, k1=k1, k2=0.0, temperature=temperature)
+    loss, grad = solved(way, z, labels, k1=k1, k2=0.0, temperature=temperature)
+    assert relative_error(loss, expected[0]) < 1e-2
+    assert relative_error(grad, expected[1]) < 2e-2
+
+
+@closed_ways
+def test_a_large_upstream_gradient_only_scales(way: Way) -> None:
+    """65,536 is where automatic loss scaling starts."""
+    z, labels = torch.tensor([[1.0, 0.0], [-1.0, 1e-3], [-1.0, 1.0]]), torch.tensor([0, 0, 0])
+    leaves = [way.tensor(z.to(way.dtype)).requires_grad_() for _ in range(2)]
+    grads = [
+        torch.autograd.grad(supcon_loss(leaf, way.tensor(labels), temperature=0.0129, **way.settings) * scale, leaf)[0]
+        for leaf, scale in zip(leaves, (1.0, 65536.0), strict=True)
+    ]
+    torch.testing.assert_close(grads[1] / 65536.0, grads[0], rtol=1e-4, atol=1e-4)
+
+
+@closed_ways
+@pytest.mark.parametrize("labels", [torch.arange(7) % 2 == 0, (torch.arange(7) % 2 + 253).to(torch.uint8)])
+def test_bool_and_bytes_are_labels_too(way: Way, labels: Tensor) -> None:
+    torch.testing.assert_close(
+        solved(way, random(7), labels)[0], solved(DENSE, random(7), labels.long())[0], rtol=1e-3, atol=0.0
+    )
+
+
+@closed_ways
+@pytest.mark.parametrize("first", [-6, -2, -1, 0, 2**40])
+def test_any_integer_is_a_label(way: Way, first: int) -> None:
+    """Those included that kernels put where a tile reaches past the batch."""
+    z, labels = random(70, 8), torch.arange(70) % 4
+    expected = solved(DENSE, z, labels)
+    loss, grad = solved(way, z, labels + first)
+    assert relative_error(loss, expected[0]) < 1e-3
+    assert relative_error(grad, expected[1]) < 2e-3
