@@ -16,7 +16,7 @@ from contune.losses.reduction import REDUCTIONS, reduce_anchors, warn_if_nothing
 BACKENDS = ("auto", "dense", "chunked", "fused")
 PRECISIONS = ("fast", "high")
 SMALL_MATRIX = 2**18
-"""Entries of the similarity matrix up to which writing it out is faster on a CPU (N = 512; measured at 256 and 1,024)."""
+"""Entries of the similarity matrix, up to N = 512, for which writing it out is faster on a CPU."""
 
 
 def pair_loss(

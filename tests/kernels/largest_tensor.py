@@ -11,8 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 class LargestTensor(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
-        self.num_elements = 0
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.num_elements: int = 0
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -26,6 +26,7 @@ class LargestTensor(TorchDispatchMode):
 def largest_tensor(compute: Callable[[Tensor], Tensor], z_ND: Tensor) -> int:
     """Elements of the largest tensor that `compute` and its gradient make."""
     leaf = z_ND.detach().requires_grad_()
-    with LargestTensor() as largest:
+    largest = LargestTensor()
+    with largest:
         torch.autograd.grad(compute(leaf), leaf)
     return largest.num_elements

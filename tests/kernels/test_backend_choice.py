@@ -8,42 +8,58 @@ from loss_cases import DEVICE
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.kernels import chunked, engine, fused
-from contune.losses import ntxent_loss, supcon_loss, tcl_loss
+from contune.kernels import dense, engine, fused
+from contune.losses import dispatch, ntxent_loss, supcon_loss, tcl_loss
 
 Z = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(40) % 5
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The modules of the backends that were asked."""
-    asked = []
-    original = engine.pair_loss
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The backends that were taken, in turn."""
+    names: list[str] = []
+    through_engine, by_matrix = engine.pair_loss, dense.loss_per_anchor
 
     def noted(*args: Any) -> tuple[Tensor, Tensor]:
-        asked.append(args[-1])
-        return original(*args)
+        names.append(args[-1].__name__.rpartition(".")[-1])
+        return through_engine(*args)
+
+    def noted_dense(*args: Any) -> tuple[Tensor, Tensor]:
+        names.append("dense")
+        return by_matrix(*args)
 
     monkeypatch.setattr(engine, "pair_loss", noted)
-    return asked
+    monkeypatch.setattr(dense, "loss_per_anchor", noted_dense)
+    return names
 
 
 @pytest.mark.parametrize("loss", [tcl_loss, supcon_loss, ntxent_loss])
-def test_auto_is_chunked_on_a_cpu(loss: Any, taken: list[Any]) -> None:
-    actual = loss(Z, LABELS)
-    assert taken == [chunked]
-    torch.testing.assert_close(actual, loss(Z.double(), LABELS, backend="dense").float())
+def test_auto_on_a_cpu_writes_out_a_small_matrix_and_no_large_one(
+    loss: Any, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = loss(Z, LABELS)
+    monkeypatch.setattr(dispatch, "SMALL_MATRIX", 40 * 40 - 1)
+    large = loss(Z, LABELS)
+    assert taken == ["dense", "chunked"]
+    torch.testing.assert_close(large, small)
 
 
-def test_auto_is_fused_where_that_runs(taken: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_counts_the_candidates(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "SMALL_MATRIX", 5 * 39)
+    for num in (39, 40):
+        tcl_loss(Z[:5], LABELS[:5], candidates=Z[:num], candidate_labels=LABELS[:num])
+    assert taken == ["dense", "chunked"]
+
+
+def test_auto_is_fused_where_that_runs(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "is_supported", lambda z, positives: positives is None and z.dtype != torch.float64)
+    monkeypatch.setattr(dispatch, "SMALL_MATRIX", 0)
     actual = tcl_loss(Z.to(DEVICE), LABELS.to(DEVICE))
-    assert taken == [fused]
     torch.testing.assert_close(actual.cpu(), tcl_loss(Z, LABELS, backend="dense"), rtol=1e-4, atol=0.0)
     tcl_loss(Z.double(), LABELS)
     tcl_loss(Z, positives=LABELS[:, None] == LABELS)
-    assert taken[1:] == [chunked, chunked]
+    assert taken == ["fused", "dense", "chunked", "chunked"]
 
 
 def test_fused_is_for_cuda_only_when_nobody_asks_for_it() -> None:

@@ -37,15 +37,35 @@ def test_without_k2_negatives_are_as_if_they_were_not_there(way: Way, k1: float,
 
 
 @closed_ways
-def test_a_large_upstream_gradient_only_scales(way: Way) -> None:
+@pytest.mark.parametrize("z", [[[1.0, 0.0], [-1.0, 1e-3]], [[1.0, 0.0], [-1.0, 1e-3], [-1.0, 1.0]]], ids=len)
+def test_a_large_upstream_gradient_only_scales(way: Way, z: list[list[float]]) -> None:
     """65,536 is where automatic loss scaling starts."""
-    z, labels = torch.tensor([[1.0, 0.0], [-1.0, 1e-3], [-1.0, 1.0]]), torch.tensor([0, 0, 0])
-    leaves = [way.tensor(z.to(way.dtype)).requires_grad_() for _ in range(2)]
-    grads = [
-        torch.autograd.grad(supcon_loss(leaf, way.tensor(labels), temperature=0.0129, **way.settings) * scale, leaf)[0]
-        for leaf, scale in zip(leaves, (1.0, 65536.0), strict=True)
-    ]
-    torch.testing.assert_close(grads[1] / 65536.0, grads[0], rtol=1e-4, atol=1e-4)
+    labels = way.tensor(torch.zeros(len(z), dtype=torch.long))
+    leaf = way.tensor(torch.tensor(z, dtype=way.dtype)).requires_grad_()
+    losses = [supcon_loss(leaf, labels, temperature=0.0128, **way.settings) for _ in range(2)]
+    (plain,), (scaled,) = torch.autograd.grad(losses[0], leaf), torch.autograd.grad(losses[1] * 65536.0, leaf)
+    torch.testing.assert_close(scaled / 65536.0, plain, rtol=1e-4, atol=1e-3)
+
+
+@closed_ways
+def test_a_huge_k1_is_no_overflow(way: Way) -> None:
+    z, labels = random(70, 8), torch.arange(70) % 4
+    expected = solved(DENSE, z, labels, k1=1e38)
+    loss, grad = solved(way, z, labels, k1=1e38)
+    assert relative_error(loss, expected[0]) < 1e-3
+    assert relative_error(grad, expected[1]) < 2e-3
+
+
+@closed_ways
+def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
+    z, labels, none = random(5), torch.arange(5) % 2, torch.zeros(0, dtype=torch.long)
+    queue = way.tensor(torch.zeros(0, 6, dtype=way.dtype))
+    with pytest.warns(UserWarning, match="no anchor in this batch of 0 has a positive"):
+        assert solved(way, z[:0], none)[0] == 0
+    with pytest.warns(UserWarning, match="no anchor in this batch of 5 has a positive"):
+        loss, grad = solved(way, z, labels, candidates=queue, candidate_labels=way.tensor(none))
+    assert loss == 0
+    assert (grad == 0).all()
 
 
 @closed_ways

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import PLAIN, read_lines, start, train
+from command_line import PLAIN, contune, read_lines, start, train
 from safetensors.torch import load_file
 
 RUN = ("digits", "optim.epochs=2", "model.norm=group", "run.log_every=1", "eval.linear=none")
@@ -46,8 +46,9 @@ def test_losses_and_weights_follow_the_single_process(method: str, tmp_path: Pat
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_that_cannot_be_shared_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    code, printed = in_two("train", "optim.batch_images=65", *PLAIN, "--out", tmp_path / "run")
-    assert code != 0
-    assert "optim.batch_images=65 cannot be shared by 2 processes; take a multiple of 2" in printed
+def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contune.distributed.world_size", lambda: 2)
+    outcome = contune("train", "optim.batch_images=65", *PLAIN, "--out", tmp_path / "run")
+    assert outcome.code == 2
+    assert outcome.err == "contune: optim.batch_images=65 cannot be shared by 2 processes; take a multiple of 2\n"
     assert not (tmp_path / "run").exists()
