@@ -33,5 +33,5 @@ def extract_features(
             parts.append(encoder(x_BCHW).float())
         done += len(images_BCHW)
         if advance is not None:
-            advance(done, "images")
+            advance(done, "")
     return torch.cat(parts)

@@ -81,6 +81,8 @@ class Plan:
         self.self_R = None if own_R is None else self.column_order.argsort()[own_R]
 
     def statistics(self) -> Statistics:
+        if not len(self.x_RD):
+            return Statistics(*self.x_RD.new_empty(4, 0))
         parts = [_block_statistics(block, self.knobs, self.plain) for block in self._blocks()]
         return Statistics(*(self._unsorted(torch.cat(column)) for column in zip(*parts, strict=True)))
 
@@ -88,6 +90,8 @@ class Plan:
         self, rows: Anchors | None, columns: Anchors | None, norm_R: Tensor | None, dtype: torch.dtype
     ) -> Tensor:
         """From the losses of the rows as anchors and of the columns as anchors."""
+        if not len(self.x_RD):
+            return self.x_RD.to(dtype)
         row_side = None if rows is None else _Side.of(rows, self.row_order, self.plain).as_column()
         column_side = None if columns is None else _Side.of(columns, self.column_order, self.plain)
         parts = [
@@ -151,6 +155,8 @@ def _block_statistics(block: _Block, knobs: Knobs, plain: bool) -> Statistics:
     band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
+    if knobs.k2 == 0:
+        _drop_negatives(logits_BC, block.band, positive_BK)
     # Where no exponential can overflow, nothing is subtracted before it is taken.
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
@@ -167,6 +173,13 @@ def _block_statistics(block: _Block, knobs: Knobs, plain: bool) -> Statistics:
         attraction_B = log_S_B - total_B.log()
     loss_B = torch.where(total_B > 0, log_D_B - attraction_B, 0.0)
     return Statistics(loss_B, log_D_B, total_B, log_S_B)
+
+
+def _drop_negatives(logits_BC: Tensor, band: slice, positive_BK: Tensor) -> None:
+    """Without k2 they weigh nothing, and an exponential of theirs that overflows would still be NaN times 0."""
+    logits_BC[:, : band.start] = -math.inf
+    logits_BC[:, band.stop :] = -math.inf
+    logits_BC[:, band].masked_fill_(~positive_BK, -math.inf)
 
 
 class _Side(NamedTuple):
@@ -210,21 +223,22 @@ def _block_coefficients(block: _Block, knobs: Knobs, plain: bool, rows: _Side | 
         return _one_side(block.logits_BC, block.band, block.weights_BK, knobs, row_side)
     if plain and block.weights_BK is block.column_weights_BK and knobs.variant == "out":
         both = _Side(row_side.mass + columns.mass, None, row_side.pull + columns.pull[block.band], *row_side[3:])
-        return _one_side(block.logits_BC, block.band, block.weights_BK, knobs, both, banded=True)
+        return _one_side(block.logits_BC, block.band, block.weights_BK, knobs, both)
     by_rows_BC = _one_side(block.logits_BC.clone(), block.band, block.weights_BK, knobs, row_side)
     return by_rows_BC.add_(_one_side(block.logits_BC, block.band, block.column_weights_BK, knobs, columns))
 
 
-def _one_side(
-    logits_BC: Tensor, band: slice, weights_BK: Tensor, knobs: Knobs, side: _Side, *, banded: bool = False
-) -> Tensor:
+def _one_side(logits_BC: Tensor, band: slice, weights_BK: Tensor, knobs: Knobs, side: _Side) -> Tensor:
     """The part of anchors that all stand on one side, or of both sides where they share their factors."""
     positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
     band_BK = logits_BC[:, band].clone()
 
     def in_band(part: Tensor) -> Tensor:
+        """Its columns in the band; a part with one column, or with the band's only, is there already."""
         return part[..., band] if part.shape[-1] == logits_BC.shape[1] else part
 
+    if knobs.k2 == 0:
+        _drop_negatives(logits_BC, band, positive_BK)
     result_BC = logits_BC.exp_() if side.shift is None else logits_BC.sub_(side.shift).exp_()
     result_BC.mul_(side.mass)
     attracted_BK = result_BC[:, band].clone()
@@ -236,7 +250,7 @@ def _one_side(
     if knobs.variant == "in":
         attracted_BK -= weights_BK * (band_BK - in_band(side.inner_shift)).exp_().mul_(in_band(side.inner))
     else:
-        attracted_BK -= weights_BK * (side.pull if banded else in_band(side.pull))
+        attracted_BK -= weights_BK * in_band(side.pull)
     if knobs.k2 != 1:
         result_BC.mul_(knobs.k2)
     result_BC[:, band] = torch.where(positive_BK, attracted_BK, result_BC[:, band])

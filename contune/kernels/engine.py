@@ -78,6 +78,11 @@ class _PairLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise UserError("this backend has no second derivative; backend='dense' has one")
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return _PairLoss._backward(ctx, grads)
+
+    @staticmethod
+    def _backward(ctx: Any, grads: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
         x_ND, y_MD, norm_N, norm_M, num_usable, *saved = ctx.saved_tensors
         question, stats = ctx.question, Statistics(*saved)
         upstream, divisor = grads[0], num_usable if question.reduction == "mean" else torch.ones_like(num_usable)

@@ -9,6 +9,7 @@ Shapes: R anchors, C candidates, D embedding size, S splits of the columns.
 import math
 import os
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from contune.errors import UserError
 from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
 
 LOG2_E = math.log2(math.e)
+HAS_TRITON = find_spec("triton") is not None
 SORT_FROM = 4096
 """Candidates from which sorting by label pays: tiles without positives then need no comparisons."""
 RESIDENT_DIM = 256
@@ -31,12 +33,12 @@ ROW_ELEMENTS = 4096
 """Anchors, and numbers of theirs, for a program of the row kernels."""
 
 
-def is_supported(z: Tensor, positives: Tensor | None) -> bool:
-    return z.device.type == "cuda" and _reason_against(z, positives) is None
+def is_supported(z: Tensor, positives: Tensor | None, knobs: Knobs) -> bool:
+    return z.device.type == "cuda" and _reason_against(z, positives, knobs) is None
 
 
-def check_supported(z: Tensor, positives: Tensor | None) -> None:
-    reason = _reason_against(z, positives)
+def check_supported(z: Tensor, positives: Tensor | None, knobs: Knobs) -> None:
+    reason = _reason_against(z, positives, knobs)
     if reason is not None:
         raise UserError(f"backend='fused' {reason}; backend='auto' takes another")
 
@@ -232,29 +234,26 @@ def _wide_product(h_BC: Tensor, y_CD: Tensor) -> Tensor:
     return torch.mm(h_BC, y_CD, out_dtype=torch.float32)
 
 
-def _reason_against(z: Tensor, positives: Tensor | None) -> str | None:
+def _reason_against(z: Tensor, positives: Tensor | None, knobs: Knobs) -> str | None:
+    if not len(z):
+        return "needs at least one embedding"
+    if knobs.k2 == 0:
+        return "needs k2 above 0"
+    if z.numel() >= 2**31:
+        return f"takes fewer than 2^31 numbers and got {z.numel():,}"
     if positives is not None:
         return "goes by labels and not by a matrix of positives"
     if z.dtype == torch.float64:
         return "computes in float32 and got float64"
     if z.device.type != "cuda" and not _interpreted():
         return f"needs a CUDA device and the embeddings are on {z.device.type}"
-    if not _has_triton():
+    if not HAS_TRITON:
         return "needs the package triton, which comes with torch for CUDA"
     return None
 
 
 def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-@cache
-def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401  (only asked for)
-    except ImportError:
-        return False
-    return True
 
 
 def _tile_kernels() -> Any:

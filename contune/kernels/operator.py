@@ -25,7 +25,8 @@ def pair_loss(
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The reduced loss, the number of usable anchors, and the anchors' statistics (4, N)."""
-    module, knobs = _module(backend, z_ND), Knobs(temperature, k1, k2, variant, precision)
+    knobs = Knobs(temperature, k1, k2, variant, precision)
+    module = _module(backend, z_ND, knobs)
     x_ND, _ = module.prepared(z_ND, normalize, knobs)
     stats: Statistics = _plan(module, x_ND, labels_N, knobs, normalize).statistics()
     loss, num_usable = module.reduced(stats, reduction)
@@ -58,7 +59,8 @@ def pair_loss_backward(
     reduction: str,
     backend: str,
 ) -> Tensor:
-    module, knobs = _module(backend, z_ND), Knobs(temperature, k1, k2, variant, precision)
+    knobs = Knobs(temperature, k1, k2, variant, precision)
+    module = _module(backend, z_ND, knobs)
     x_ND, norm_N = module.prepared(z_ND, normalize, knobs)
     divisor = num_usable if reduction == "mean" else torch.ones_like(num_usable)
     anchors = Anchors(grad.expand(len(z_ND)), divisor, *stats_4N[1:])
@@ -85,8 +87,8 @@ def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
 pair_loss.register_autograd(_backward, setup_context=_setup_context)
 
 
-def _module(backend: str, z_ND: Tensor) -> ModuleType:
-    return fused if backend == "fused" or (backend == "auto" and fused.is_supported(z_ND, None)) else chunked
+def _module(backend: str, z_ND: Tensor, knobs: Knobs) -> ModuleType:
+    return fused if backend == "fused" or (backend == "auto" and fused.is_supported(z_ND, None, knobs)) else chunked
 
 
 def _plan(module: ModuleType, x_ND: Tensor, labels_N: Tensor, knobs: Knobs, normalize: bool) -> Any:

@@ -77,6 +77,7 @@ def exponent_is_safe(num_columns: int, knobs: Knobs, bound: float | None, dtype:
     """
     if bound is None:
         return False
-    limit = 700.0 if dtype == torch.float64 else 80.0
-    largest = max(num_columns * max(knobs.k2, 1.0), 2.0)
-    return bound / knobs.temperature + math.log(largest) < limit
+    limit = 700.0 if dtype == torch.float64 else 75.0
+    attracted = bound / knobs.temperature + math.log(max(num_columns * max(knobs.k2, 1.0), 2.0))
+    pulled = bound + math.log(max(num_columns * knobs.k1, 2.0))
+    return max(attracted, pulled) < limit

@@ -83,11 +83,12 @@ def statistics_kernel(
         banded = (start < band_high) & (start + BN > band_low)
         if banded | (start + BN > last):
             column_labels = tl.load(column_label_ptr + cols, mask=cols < last, other=-2)
-            same_MN = row_labels[:, None] == column_labels[None, :]
+            inside = cols < last
+            same_MN = (row_labels[:, None] == column_labels[None, :]) & inside[None, :]
             positive_MN = same_MN
             if HAS_SELF:
                 positive_MN = same_MN & (own[:, None] != cols[None, :])
-            negative_MN = (row_labels[:, None] != column_labels[None, :]) & (cols[None, :] < last)
+            negative_MN = (row_labels[:, None] != column_labels[None, :]) & inside[None, :]
             if SHIFTED:
                 largest_MN = tl.where(positive_MN | negative_MN, logit_MN, float("-inf"))
                 if PULLS:
@@ -173,6 +174,8 @@ def _coefficients(
             column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             attracted_MN -= row_pull[:, None] + column_pull[None, :]
         h_MN = tl.where(same_MN, attracted_MN, k2 * h_MN)
+        # Columns past the end weigh nothing, and must not, in float16, be an infinity times a padded 0.
+        h_MN = tl.where(inside[None, :], h_MN, 0.0)
         if HAS_SELF:
             h_MN = tl.where(own[:, None] == cols[None, :], 0.0, h_MN)
     else:
@@ -219,7 +222,7 @@ def gradient_kernel(
         s_MN, y_ND = _similarities(
             x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION
         )
-        banded = (start < band_high) & (start + BN > band_low)
+        banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
         h_MN = _coefficients(
             s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
             row_mass, row_log2, row_pull, row_inner, row_inner_log2, column_ptr,

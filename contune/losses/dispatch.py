@@ -35,6 +35,7 @@ def pair_loss(
     """`tcl_loss` and its special cases, whose docstrings say what the arguments mean."""
     _check(z, labels, positives, candidates, candidate_labels, knobs, reduction, backend, distributed)
     spread = distributed and ranks.world_size() > 1
+    labels, candidate_labels = (None if y is None else y.to(z.device, torch.int64) for y in (labels, candidate_labels))
     if (
         torch.compiler.is_compiling()
         and backend != "dense"
@@ -45,7 +46,7 @@ def pair_loss(
         compiled_loss: Tensor = operator.pair_loss(z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
     if backend == "auto":
-        backend = _choose(z, candidates, positives, spread)
+        backend = _choose(z, candidates, positives, knobs, spread)
     with torch.autocast(z.device.type, enabled=False):
         if backend == "dense":
             if spread:
@@ -116,16 +117,16 @@ def _check(
         raise UserError("distributed=True goes by labels among the ranks' own embeddings; gather the rest yourself")
     check_pairs(len(z), labels, positives, None if candidates is None else len(candidates), candidate_labels)
     if backend == "fused":
-        fused.check_supported(z, positives)
+        fused.check_supported(z, positives, knobs)
 
 
-def _choose(z: Tensor, candidates: Tensor | None, positives: Tensor | None, spread: bool) -> str:
+def _choose(z: Tensor, candidates: Tensor | None, positives: Tensor | None, knobs: Knobs, spread: bool) -> str:
     """The fastest that fits: kernels on a GPU; on a CPU the whole matrix while it is small, then blocks of it."""
-    if fused.is_supported(z, positives):
-        return "fused"
     num_pairs = len(z) * len(z if candidates is None else candidates)
-    small = z.device.type == "cpu" and num_pairs <= SMALL_MATRIX and not spread
-    return "dense" if small else "chunked"
+    if num_pairs and fused.is_supported(z, positives, knobs):
+        return "fused"
+    small = num_pairs <= SMALL_MATRIX if z.device.type == "cpu" else num_pairs == 0
+    return "dense" if small and not spread else "chunked"
 
 
 def _dense(

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import PLAIN, contune, read_json, read_lines, train
+from pictures import write_picture
 from torch import Tensor
 
 from contune.data import load_dataset
+from contune.methods.simclr import SimCLR
 from contune.methods.tcl import TCL
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none")
@@ -59,6 +61,29 @@ def test_each_view_may_have_a_policy_of_its_own(tmp_path: Path) -> None:
     off_level = [(level - level.round()).abs().max().item() for level in levels]
     assert off_level[0] < 0.04, "digits have 17 levels, and one view is left alone"
     assert off_level[1] > 0.4
+
+
+def test_views_differ_by_sample_view_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of one picture, so that nothing but the augmentation can make a difference."""
+    for number in range(8):
+        write_picture(tmp_path / "photos" / f"{number}.png", seed=0)
+    views: list[Tensor] = []
+    encode = SimCLR.encode
+
+    def watched(self: SimCLR, batch: list[Tensor]) -> Tensor:
+        views.extend(batch)
+        return encode(self, batch)
+
+    monkeypatch.setattr(SimCLR, "encode", watched)
+    train(
+        tmp_path / "run", "images-ssl", f"data.path={tmp_path / 'photos'}", "data.test_fraction=0", "optim.epochs=2",
+        "method.name=simclr", "optim.batch_images=8", "augment.views=2", "model.encoder=resnet-mini",
+        "data.image_size=12", "augment.policy=digits",
+    )  # fmt: skip
+    assert len(views) == 4
+    samples = torch.cat(views)
+    same = [(i, j) for i in range(len(samples)) for j in range(i) if torch.equal(samples[i], samples[j])]
+    assert same == []
 
 
 def test_the_online_probe_learns_beside_the_encoder_and_leaves_it_alone(tmp_path: Path) -> None:
@@ -139,7 +164,7 @@ def test_no_epochs_measure_the_untrained_encoder(tmp_path: Path) -> None:
 
 def test_another_seed_is_another_run_and_the_same_seed_the_same(tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(tmp_path / name, *RUN, f"run.seed={seed}", "run.log_every=1")
+        train(tmp_path / name, *RUN, f"run.seed={seed}", "run.log_every=1", "data.val_fraction=0.8")
     a, b, c = (read_lines(tmp_path / name) for name in "abc")
     assert a == b
     assert a != c

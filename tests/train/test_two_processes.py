@@ -8,8 +8,8 @@ import torch
 from command_line import PLAIN, contune, read_lines, start, train
 from safetensors.torch import load_file
 
-RUN = ("digits", "optim.epochs=2", "model.norm=group", "run.log_every=1", "eval.linear=none")
-"""Without batch-norm, whose statistics are shared on GPUs only."""
+RUN = ("digits", "optim.epochs=2", "data.val_fraction=0.28", "model.norm=group", "run.log_every=1", "eval.linear=none")
+"""Without batch-norm, whose statistics are shared on GPUs only; ten steps an epoch."""
 RATES = {"tcl": 3e-4, "supcon": 3e-4, "simclr": 3e-4, "cross-entropy": 1e-4}
 """Low ones: at 0.1 float32 itself departs by more than 1e-5 within ten steps, whenever a ReLU over the many equal
 pixels of the background changes sides. In float64 the two runs agree to 1e-15 at any rate."""
@@ -35,7 +35,7 @@ def test_losses_and_weights_follow_the_single_process(method: str, tmp_path: Pat
     assert code == 0, printed
 
     one, two = read_lines(alone), read_lines(shared)
-    assert [line["step"] for line in two] == list(range(1, 29))
+    assert [line["step"] for line in two] == list(range(1, 21))
     assert one[0]["loss"] - one[-1]["loss"] > 5e-3, "a loss that stands still would prove nothing"
     for line, other in zip(one, two, strict=True):
         assert other == pytest.approx(line, rel=1e-5, abs=1e-5), line["step"]
