@@ -1,5 +1,6 @@
 """The command line: parse, call, print."""
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +43,8 @@ def main() -> None:
     except UserError as error:
         if "--debug" in sys.argv:
             raise
-        print(f"contune: {error}", file=sys.stderr)
+        if os.environ.get("RANK", "0") == "0":  # of several processes one says it
+            print(f"contune: {error}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -17,6 +17,7 @@ from contune.errors import UserError
 from contune.methods import Method
 from contune.models.encoders import SMALL_IMAGE
 from contune.train.device import hardware_name
+from contune.train.order import epoch_indices
 from contune.train.result import versions
 from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
 
@@ -114,6 +115,7 @@ def _batch(setup: Setup) -> Iterator[Finding]:
         yield fine(
             f"an untrained loss is about ln {num - 1} = {math.log(num - 1):.2f}; one that stays there has not learnt"
         )
+    epoch_indices(config, len(setup.dataset.train), setup.dataset.train.labels, epoch=0)
     expected_lr = PAPER_LR_PER_VIEW * num
     if config.optim.name == "sgd" and not expected_lr / 5 < config.optim.lr < expected_lr * 5:
         yield advice(

@@ -81,24 +81,23 @@ class Plan:
         self.self_R = None if own_R is None else self.column_order.argsort()[own_R]
 
     def statistics(self) -> Statistics:
-        if not len(self.x_RD):
-            return Statistics(*self.x_RD.new_empty(4, 0))
-        parts = [_block_statistics(block, self.knobs, self.plain) for block in self._blocks()]
-        return Statistics(*(self._unsorted(torch.cat(column)) for column in zip(*parts, strict=True)))
+        # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
+        found_4R = self.x_RD.new_empty(4, len(self.x_RD))
+        for block in self._blocks():
+            found_4R[:, block.rows] = torch.stack(_block_statistics(block, self.knobs, self.plain))
+        return Statistics(*(self._unsorted(column_R) for column_R in found_4R))
 
     def gradient(
         self, rows: Anchors | None, columns: Anchors | None, norm_R: Tensor | None, dtype: torch.dtype
     ) -> Tensor:
         """From the losses of the rows as anchors and of the columns as anchors."""
-        if not len(self.x_RD):
-            return self.x_RD.to(dtype)
         row_side = None if rows is None else _Side.of(rows, self.row_order, self.plain).as_column()
         column_side = None if columns is None else _Side.of(columns, self.column_order, self.plain)
-        parts = [
-            _block_coefficients(block, self.knobs, self.plain, row_side, column_side) @ self.y_CD
-            for block in self._blocks()
-        ]
-        grad_RD = torch.cat(parts) / self.knobs.temperature
+        grad_RD = torch.empty_like(self.x_RD)
+        for block in self._blocks():
+            h_BC = _block_coefficients(block, self.knobs, self.plain, row_side, column_side)
+            torch.mm(h_BC, self.y_CD, out=grad_RD[block.rows])
+        grad_RD /= self.knobs.temperature
         norm_R = None if norm_R is None else norm_R[self.row_order]
         return self._unsorted(through_norm(grad_RD, self.x_RD, norm_R)).to(dtype)
 

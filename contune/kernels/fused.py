@@ -235,8 +235,6 @@ def _wide_product(h_BC: Tensor, y_CD: Tensor) -> Tensor:
 
 
 def _reason_against(z: Tensor, positives: Tensor | None, knobs: Knobs) -> str | None:
-    if not len(z):
-        return "needs at least one embedding"
     if knobs.k2 == 0:
         return "needs k2 above 0"
     if z.numel() >= 2**31:

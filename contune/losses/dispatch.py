@@ -45,7 +45,8 @@ def pair_loss(
     ):
         compiled_loss: Tensor = operator.pair_loss(z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
-    if backend == "auto":
+    nothing = not len(z) or (candidates is not None and not len(candidates))
+    if backend == "auto" or nothing:
         backend = _choose(z, candidates, positives, knobs, spread)
     with torch.autocast(z.device.type, enabled=False):
         if backend == "dense":
@@ -125,7 +126,7 @@ def _choose(z: Tensor, candidates: Tensor | None, positives: Tensor | None, knob
     num_pairs = len(z) * len(z if candidates is None else candidates)
     if num_pairs and fused.is_supported(z, positives, knobs):
         return "fused"
-    small = num_pairs <= SMALL_MATRIX if z.device.type == "cpu" else num_pairs == 0
+    small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0)
     return "dense" if small and not spread else "chunked"
 
 

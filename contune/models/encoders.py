@@ -31,10 +31,13 @@ def build_encoder(
         raise unknown("norm", norm, NORMS)
     encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
     wants_small_stem = stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE)
-    if _is_resnet(encoder) and wants_small_stem:
+    if wants_small_stem and _has_plain_stem(encoder):
         _use_cifar_stem(encoder, channels)
     elif stem == "cifar":
-        raise UserError(f"stem=cifar is for ResNets and {name} is none; use stem=auto, which leaves it as it is")
+        raise UserError(
+            f"stem=cifar is for ResNets that begin with one convolution, and {name} does not; "
+            "use stem=auto, which leaves it as it is"
+        )
     return encoder
 
 
@@ -69,14 +72,13 @@ def _resnet_mini(**options: Any) -> nn.Module:
     return encoder
 
 
-def _is_resnet(encoder: nn.Module) -> bool:
-    return isinstance(encoder, timm.models.resnet.ResNet)
+def _has_plain_stem(encoder: nn.Module) -> bool:
+    return isinstance(encoder, timm.models.resnet.ResNet) and isinstance(encoder.conv1, nn.Conv2d)
 
 
 def _use_cifar_stem(encoder: nn.Module, channels: int) -> None:
     stem = encoder.conv1
-    if not isinstance(stem, nn.Conv2d):
-        raise UserError("stem=cifar replaces a single convolution, and this encoder has a deep stem; use stem=imagenet")
+    assert isinstance(stem, nn.Conv2d)
     encoder.conv1 = nn.Conv2d(channels, stem.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
     encoder.maxpool = nn.Identity()

@@ -19,8 +19,10 @@ class MetricsLog:
         if not distributed.is_main():
             return
         kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
-        self.file = (folder / METRICS).open("w")
-        self.file.writelines(json.dumps(line) + "\n" for line in kept)
+        part = folder / (METRICS + ".part")
+        part.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        part.replace(folder / METRICS)
+        self.file = (folder / METRICS).open("a")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
 

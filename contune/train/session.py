@@ -34,6 +34,7 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     # Opened before training, so that a damaged test image is found now and not after a night.
     test = setup.loader(test_set, "test images") if test_set is not None and distributed.is_main() else None
     trainer = Trainer(setup, method, loader, folder)
+    setup.augmenter([config.augment.policy])  # the probe will want it at the end; a misspelt one is found now
     _open(folder, config)
     say(describe(setup, method))
     trainer.fit()

@@ -90,6 +90,7 @@ def open_dataset(data: DataConfig) -> Dataset:
 
 
 def view_policies(augment: AugmentConfig) -> list[str]:
+    """The policy of each view, as a config writes it."""
     return list(augment.per_view) or [augment.policy] * augment.views
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from contune import distributed
 from contune.data.augment import slice_params
 from contune.data.loader import Batch, Loader
-from contune.data.sampler import balanced_batches, shuffled_order
 from contune.data.seeding import mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
@@ -28,6 +27,7 @@ from contune.train.log import MetricsLog
 from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
 from contune.train.optim import build_optimizer, set_learning_rate
+from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
 
@@ -134,20 +134,7 @@ class Trainer:
             yield from self.loader.batches(list(indices_SB[:, start : start + self.local_batch]))
 
     def _epoch_indices(self, epoch: int) -> Tensor:
-        """(steps, batch_images) image indices of one epoch; what does not fill a batch is left for another."""
-        batch, data = self.optim.batch_images, self.setup.config.data
-        if data.sampler == "shuffle":
-            order_N = shuffled_order(len(self.loader), self.run.seed, epoch)
-            num_steps = len(order_N) // batch
-            return order_N[: num_steps * batch].view(num_steps, batch)
-        labels_N = self.loader.labels_N
-        if labels_N is None or batch % data.images_per_class:
-            raise UserError(
-                "data.sampler=balanced needs labels, and optim.batch_images a multiple of data.images_per_class; "
-                f"got {batch} and {data.images_per_class}"
-            )
-        num_classes = batch // data.images_per_class
-        return balanced_batches(labels_N.cpu(), num_classes, data.images_per_class, self.run.seed, epoch)
+        return epoch_indices(self.setup.config, len(self.loader), self.loader.labels_N, epoch)
 
     def _online_probe(self) -> OnlineProbe | None:
         if not self.setup.config.eval.online:

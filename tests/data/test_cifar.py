@@ -70,9 +70,7 @@ def test_reads_what_torchvision_reads(tmp_path: Path, name: str, write: Any, rea
     assert (dataset.image_size, dataset.channels, dataset.val) == (32, 3, None)
 
 
-def test_the_folder_itself_the_variable_and_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_itself_the_variable_and_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_cifar10(tmp_path / "data")
     assert len(load_dataset("cifar10", root=str(folder)).train) == 5 * PER_FILE
     monkeypatch.setenv("CONTUNE_DATA", str(tmp_path / "data"))

@@ -12,9 +12,7 @@ def test_the_named_sets() -> None:
 
 
 def test_a_misspelt_name() -> None:
-    with pytest.raises(
-        UserError, match=r"unknown dataset 'cifar1oo'; did you mean .*cifar100.*file or folder"
-    ):
+    with pytest.raises(UserError, match=r"unknown dataset 'cifar1oo'; did you mean .*cifar100.*file or folder"):
         load_dataset("cifar1oo")
 
 

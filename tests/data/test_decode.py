@@ -184,16 +184,9 @@ def test_decompression_bomb_is_refused() -> None:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    bomb = (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b""))
-        + chunk(b"IEND", b"")
-    )
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
     for reader in (decode, lambda source: peek(source, "the file")):
-        with pytest.raises(
-            UserError, match=r"'the file' is too large to decode safely \(over 89,478,485 pixels"
-        ):
+        with pytest.raises(UserError, match=r"'the file' is too large to decode safely \(over 89,478,485 pixels"):
             reader(bomb)
 
 

@@ -62,12 +62,10 @@ def test_lists_of_another_length(tmp_path: Path) -> None:
 def test_a_class_without_test_images(tmp_path: Path) -> None:
     wnids = write_imagenet(tmp_path, 100)
     (tmp_path / "val" / wnids[40] / f"{wnids[40]}_0.png").unlink()
-    with pytest.raises(
-        UserError, match=rf"val' has no images of 1 of the 100 classes, such as '{wnids[40]}'"
-    ):
+    with pytest.raises(UserError, match=rf"val' has no images of 1 of the 100 classes, such as '{wnids[40]}'"):
         load_dataset("imagenet100", root=str(tmp_path))
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none of .* has both train/ and val/ .*image-net\.org.*data\.root"):
+    with pytest.raises(UserError, match=r"none of .* has both train/ and val/ .*image-net\.org.*data\.path"):
         load_dataset("imagenet100", root=str(tmp_path))

@@ -31,9 +31,7 @@ def test_a_constant_set_can_still_be_divided_by_its_deviation() -> None:
 
 def test_small_images_are_measured_at_their_own_size() -> None:
     pictures = [random_pixels(seed, 8, 8) for seed in range(4)]
-    assert (measure(image_set(pictures)).mean, measure(image_set(pictures)).std) == moments(
-        np.stack(pictures)
-    )
+    assert (measure(image_set(pictures)).mean, measure(image_set(pictures)).std) == moments(np.stack(pictures))
 
 
 def test_size_is_the_most_common_shorter_side() -> None:
@@ -50,9 +48,7 @@ def test_gray_images_have_one_channel() -> None:
 
 def test_only_evenly_spaced_images_are_looked_at() -> None:
     num = 3 * NUM_SAMPLED
-    x_N1HW = (
-        torch.arange(num, dtype=torch.int64).mul(255).div(num - 1).round().to(torch.uint8).view(-1, 1, 1, 1)
-    )
+    x_N1HW = torch.arange(num, dtype=torch.int64).mul(255).div(num - 1).round().to(torch.uint8).view(-1, 1, 1, 1)
     images = ImageSet(images=TensorImages(x_N1HW), labels=None, names=NumberedNames([("ramp", num)]))
     calls: list[tuple[int, int]] = []
     assert measure(images).mean[0] == pytest.approx(0.5, abs=1e-3)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.kernels import dense, engine, fused
+from contune.kernels.problem import Knobs
 from contune.losses import dispatch, ntxent_loss, supcon_loss, tcl_loss
 
 Z = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
@@ -53,7 +54,9 @@ def test_auto_counts_the_candidates(taken: list[str], monkeypatch: pytest.Monkey
 
 
 def test_auto_is_fused_where_that_runs(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "is_supported", lambda z, positives: positives is None and z.dtype != torch.float64)
+    monkeypatch.setattr(
+        fused, "is_supported", lambda z, positives, knobs: positives is None and z.dtype != torch.float64
+    )
     monkeypatch.setattr(dispatch, "SMALL_MATRIX", 0)
     actual = tcl_loss(Z.to(DEVICE), LABELS.to(DEVICE))
     torch.testing.assert_close(actual.cpu(), tcl_loss(Z, LABELS, backend="dense"), rtol=1e-4, atol=0.0)
@@ -64,7 +67,7 @@ def test_auto_is_fused_where_that_runs(taken: list[str], monkeypatch: pytest.Mon
 
 def test_fused_is_for_cuda_only_when_nobody_asks_for_it() -> None:
     """The interpreter is a test's, never a user's."""
-    assert fused.is_supported(Z.to(DEVICE), None) == (DEVICE.type == "cuda")
+    assert fused.is_supported(Z.to(DEVICE), None, Knobs(0.1, 5000.0, 1.0)) == (DEVICE.type == "cuda")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_fused_says_why_it_cannot(
 
 
 def test_fused_says_that_triton_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_has_triton", lambda: False)
+    monkeypatch.setattr(fused, "HAS_TRITON", False)
     with pytest.raises(UserError, match="needs the package triton"):
         tcl_loss(Z.to(DEVICE), LABELS.to(DEVICE), backend="fused")
 

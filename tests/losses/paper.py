@@ -32,8 +32,11 @@ def lemma_2(z: Tensor, labels: Tensor, i: int, tau: float, k1: float, k2: float)
     positives = [p for p in range(len(z)) if p != i and labels[p] == labels[i]]
     negatives = [n for n in range(len(z)) if labels[n] != labels[i]]
     s = (z @ z[i]).double()
-    D = sum(torch.exp(s[p] / tau) + k1 * torch.exp(-s[p]) for p in positives)
-    D = D + k2 * sum(torch.exp(s[n] / tau) for n in negatives)
+    D = torch.zeros((), dtype=torch.float64)
+    for p in positives:
+        D = D + torch.exp(s[p] / tau) + k1 * torch.exp(-s[p])
+    for n in negatives:
+        D = D + k2 * torch.exp(s[n] / tau)
     return {
         "X": {p: 1 / len(positives) for p in positives},
         "P": {p: float(torch.exp(s[p] / tau) / D) for p in positives},

@@ -88,7 +88,7 @@ def test_theorem_1_holds_for_hard_positives(seed: int, k1: float, k2: float) -> 
         tuned = paper.lemma_2(z, labels, i, tau, k1, k2)
         supcon = paper.lemma_2(z, labels, i, tau, 0.0, 1.0)
         for p, X in tuned["X"].items():
-            if X >= supcon["P"][p]:
+            if supcon["P"][p] <= X:
                 assert abs(X - tuned["P"][p] + tuned["Y"][p]) > abs(X - supcon["P"][p])
 
 

@@ -20,9 +20,7 @@ def torchvision_name(op: Op) -> str:
     return "AutoContrast" if op == Op.AUTOCONTRAST else op.name.title().replace("_", "")
 
 
-def reference(
-    image: Tensor, sub_policy: int, happens: tuple[bool, bool], negative: tuple[bool, bool]
-) -> Tensor:
+def reference(image: Tensor, sub_policy: int, happens: tuple[bool, bool], negative: tuple[bool, bool]) -> Tensor:
     """torchvision's AutoAugment.forward with its choices forced, from its own tables."""
     space = REFERENCE._augmentation_space(10, tuple(image.shape[-2:]))
     for step, (name, _, bin_index) in enumerate(REFERENCE.policies[sub_policy]):
@@ -46,9 +44,7 @@ def test_table_is_torchvisions() -> None:
     assert len(SUB_POLICIES) == len(REFERENCE.policies) == 25
     space = REFERENCE._augmentation_space(10, (32, 32))
     for ours, theirs in zip(SUB_POLICIES, REFERENCE.policies, strict=True):
-        for (op, probability, bin_index), (name, their_probability, their_bin) in zip(
-            ours, theirs, strict=True
-        ):
+        for (op, probability, bin_index), (name, their_probability, their_bin) in zip(ours, theirs, strict=True):
             assert (torchvision_name(op), probability) == (name, their_probability)
             expected = float(space[name][0][their_bin]) if their_bin is not None else 0.0
             expected = int(expected) if "Translate" in name else expected
@@ -73,9 +69,7 @@ def test_sub_policy_equals_torchvision_to_the_level(sub_policy: int, channels: i
 
 def test_frequencies_of_operations() -> None:
     num = 50_000
-    params = build_policy("autoaugment", image_size=32, channels=3).draw(
-        num, torch.Generator().manual_seed(0)
-    )
+    params = build_policy("autoaugment", image_size=32, channels=3).draw(num, torch.Generator().manual_seed(0))
     expected = torch.zeros(2, len(Op))
     for steps in SUB_POLICIES:
         for step, (op, probability, _) in enumerate(steps):
@@ -89,9 +83,7 @@ def test_frequencies_of_operations() -> None:
 
 def test_signs_flips_and_crops_are_even() -> None:
     num = 50_000
-    params = build_policy("autoaugment", image_size=32, channels=3).draw(
-        num, torch.Generator().manual_seed(1)
-    )
+    params = build_policy("autoaugment", image_size=32, channels=3).draw(num, torch.Generator().manual_seed(1))
     op, magnitude = params["op"][:, 0], params["magnitude"][:, 0]
     rotations = magnitude[op == Op.ROTATE]
     assert rotations.sign().mean().abs() < 4 / len(rotations) ** 0.5
@@ -103,9 +95,7 @@ def test_signs_flips_and_crops_are_even() -> None:
 
 
 def test_both_steps_of_a_sample_are_drawn_apart() -> None:
-    params = build_policy("autoaugment", image_size=32, channels=3).draw(
-        40_000, torch.Generator().manual_seed(2)
-    )
+    params = build_policy("autoaugment", image_size=32, channels=3).draw(40_000, torch.Generator().manual_seed(2))
     op = params["op"]
     # Sub-policy 21 is the only one that begins and ends with a vertical translation: 0.9 and 0.7 of 1/25.
     both = ((op == Op.TRANSLATE_Y).all(1)).float().mean().item()

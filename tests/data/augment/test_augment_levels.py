@@ -100,9 +100,7 @@ def test_histogram_counts_each_channel() -> None:
             assert torch.equal(column.long(), torch.bincount(channel, minlength=256))
 
 
-@pytest.mark.parametrize(
-    ("channels", "height", "width", "padding"), [(3, 32, 32, 4), (1, 7, 11, 2), (3, 5, 4, 0)]
-)
+@pytest.mark.parametrize(("channels", "height", "width", "padding"), [(3, 32, 32, 4), (1, 7, 11, 2), (3, 5, 4, 0)])
 def test_crop_flip_equals_torchvision(channels: int, height: int, width: int, padding: int) -> None:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (20, channels, height, width), generator=generator, dtype=torch.uint8)
@@ -116,9 +114,7 @@ def test_crop_flip_equals_torchvision(channels: int, height: int, width: int, pa
 
 @pytest.mark.parametrize(("height", "width", "size"), [(40, 31, 16), (9, 9, 20), (16, 16, 16)])
 def test_resize_equals_torchvision(height: int, width: int, size: int) -> None:
-    images = torch.randint(
-        0, 256, (4, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
-    )
+    images = torch.randint(0, 256, (4, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     assert torch.equal(resize(images, size), TF.resize(images, [size, size], antialias=True))
 
 

@@ -22,9 +22,7 @@ def random_images(num: int, channels: int, height: int, width: int) -> Tensor:
 @pytest.mark.parametrize(("channels", "height", "width"), SHAPES)
 @pytest.mark.parametrize("name", list(POLICIES))
 class TestEveryPolicy:
-    def test_gives_float_images_between_zero_and_one(
-        self, name: str, channels: int, height: int, width: int
-    ) -> None:
+    def test_gives_float_images_between_zero_and_one(self, name: str, channels: int, height: int, width: int) -> None:
         policy = build_policy(name, image_size=height, channels=channels)
         images = random_images(64, channels, height, width)
         before = images.clone()
@@ -45,14 +43,11 @@ class TestEveryPolicy:
         params = policy.draw(24, torch.Generator().manual_seed(0))
         whole = policy.apply(images, params)
         parts = [
-            policy.apply(images[start : start + 8], slice_params(params, start, start + 8))
-            for start in (0, 8, 16)
+            policy.apply(images[start : start + 8], slice_params(params, start, start + 8)) for start in (0, 8, 16)
         ]
         torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-6)
 
-    def test_a_sample_does_not_see_the_others(
-        self, name: str, channels: int, height: int, width: int
-    ) -> None:
+    def test_a_sample_does_not_see_the_others(self, name: str, channels: int, height: int, width: int) -> None:
         policy = build_policy(name, image_size=height, channels=channels)
         images = random_images(10, channels, height, width)
         params = policy.draw(10, torch.Generator().manual_seed(0))
@@ -63,9 +58,7 @@ class TestEveryPolicy:
     def test_the_seed_decides(self, name: str, channels: int, height: int, width: int) -> None:
         policy = build_policy(name, image_size=height, channels=channels)
         images = random_images(16, channels, height, width)
-        first, second = (
-            policy.apply(images, policy.draw(16, torch.Generator().manual_seed(5))) for _ in range(2)
-        )
+        first, second = (policy.apply(images, policy.draw(16, torch.Generator().manual_seed(5))) for _ in range(2))
         assert torch.equal(first, second)
 
 

@@ -42,9 +42,7 @@ def random_images(num: int, channels: int, height: int, width: int) -> Tensor:
     return torch.randint(0, 256, (num, channels, height, width), generator=generator, dtype=torch.uint8)
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "size"), [(32, 32, 32), (40, 25, 17), (13, 21, 32), (64, 64, 24)]
-)
+@pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 32), (40, 25, 17), (13, 21, 32), (64, 64, 24)])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
 def test_resized_crop(interpolation: Any, channels: int, height: int, width: int, size: int) -> None:
@@ -57,9 +55,7 @@ def test_resized_crop(interpolation: Any, channels: int, height: int, width: int
     result = (result / 255).clamp(0, 1)
     for image, corner, sides, mirrored, ours in zip(images, start, box, flip, result, strict=True):
         (top, left), (high, wide) = corner.int().tolist(), sides.int().tolist()
-        theirs = TF.resized_crop(
-            image, top, left, high, wide, [size, size], MODES[interpolation], antialias=True
-        )
+        theirs = TF.resized_crop(image, top, left, high, wide, [size, size], MODES[interpolation], antialias=True)
         theirs = TF.hflip(theirs) if mirrored else theirs
         torch.testing.assert_close(ours, theirs.float() / 255, rtol=0, atol=HALF_LEVEL)
 
@@ -67,9 +63,7 @@ def test_resized_crop(interpolation: Any, channels: int, height: int, width: int
 def test_whole_image_crop_of_its_own_size_is_exact() -> None:
     images = random_images(3, 3, 16, 16).float()
     start, box = torch.zeros(3, 2), torch.full((3, 2), 16.0)
-    result = resized_crop(
-        images, start, box, torch.zeros(3, dtype=torch.bool), size=16, interpolation="bicubic"
-    )
+    result = resized_crop(images, start, box, torch.zeros(3, dtype=torch.bool), size=16, interpolation="bicubic")
     torch.testing.assert_close(result, images, rtol=0, atol=1e-4)
 
 
@@ -99,17 +93,13 @@ def test_jitter_in_every_order_equals_torchvision(channels: int) -> None:
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize(
-    ("channels", "size", "largest"), [(3, 32, 2.0), (1, 9, 2.0), (3, 5, 2.0), (3, 2, 1.0)]
-)
+@pytest.mark.parametrize(("channels", "size", "largest"), [(3, 32, 2.0), (1, 9, 2.0), (3, 5, 2.0), (3, 2, 1.0)])
 def test_blur_equals_torchvision(channels: int, size: int, largest: float) -> None:
     images = random_images(12, channels, size, size).float() / 255
     sigmas = torch.linspace(0.1, largest, 12)
     radius = blur_radius(largest, size)
     assert radius == min(3 * largest, size - 1)
-    for image, sigma, ours in zip(
-        images, sigmas.tolist(), gaussian_blur(images, sigmas, radius), strict=True
-    ):
+    for image, sigma, ours in zip(images, sigmas.tolist(), gaussian_blur(images, sigmas, radius), strict=True):
         theirs = TF.gaussian_blur(image, [2 * radius + 1] * 2, [sigma, sigma])
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
 
@@ -137,9 +127,7 @@ def torchvision_composition(image: Tensor, policy: SimAugment, params: Params, r
     (top, left), (high, wide) = start[row].int().tolist(), box[row].int().tolist()
     size = policy.image_size
     image = image.float() / 255
-    image = TF.resized_crop(
-        image, top, left, high, wide, [size, size], MODES[policy.interpolation], antialias=True
-    )
+    image = TF.resized_crop(image, top, left, high, wide, [size, size], MODES[policy.interpolation], antialias=True)
     image = image.clamp(0, 1)
     strengths = [*params["jitter_factors"][row].tolist(), params["jitter_turn"][row].item()]
     for operation in params["jitter_order"][row].tolist():
@@ -250,9 +238,7 @@ def test_mean_and_spread_of_whole_pipeline_are_torchvisions() -> None:
             transforms.RandomHorizontalFlip(),
         ]
     )
-    policy = build_policy(
-        "simaugment", image_size=16, channels=3, crop_scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1)
-    )
+    policy = build_policy("simaugment", image_size=16, channels=3, crop_scale=(0.2, 1.0), jitter=(0.4, 0.4, 0.4, 0.1))
     ours = policy.apply(image.repeat(num, 1, 1, 1), policy.draw(num, torch.Generator().manual_seed(3)))
     with torch.random.fork_rng():
         torch.manual_seed(4)
