@@ -94,9 +94,15 @@ def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
         ({"name": "resnet5"}, "unknown encoder 'resnet5'; did you mean resnet50"),
         ({"name": "resnet18", "stem": "cifer"}, "unknown stem 'cifer'; did you mean cifar?"),
         ({"name": "resnet18", "norm": "layer"}, "unknown norm 'layer'; choose from batch, group"),
-        ({"name": "test_vit", "stem": "cifar"}, "stem=cifar is for ResNets that begin with one convolution, and test_vit does not"),
+        (
+            {"name": "test_vit", "stem": "cifar"},
+            "stem=cifar is for ResNets that begin with one convolution, and test_vit does not",
+        ),
         ({"name": "test_vit", "norm": "group"}, "norm=group is for ResNets and test_vit is none"),
-        ({"name": "resnet50d", "stem": "cifar"}, "stem=cifar is for ResNets that begin with one convolution, and resnet50d does not"),
+        (
+            {"name": "resnet50d", "stem": "cifar"},
+            "stem=cifar is for ResNets that begin with one convolution, and resnet50d does not",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_a_sentence(options: dict[str, str], sentence: str) -> None:
