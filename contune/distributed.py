@@ -109,9 +109,7 @@ def wrap(module: nn.Module, device: torch.device) -> nn.Module:
         return module
     if device.type == "cuda":
         module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
-    return nn.parallel.DistributedDataParallel(
-        module, device_ids=[device.index] if device.type == "cuda" else None, broadcast_buffers=False
-    )
+    return nn.parallel.DistributedDataParallel(module, device_ids=[device.index] if device.type == "cuda" else None)
 
 
 class _Gather(torch.autograd.Function):

@@ -70,16 +70,21 @@ class _Protocols:
             split=self.config.split,
         )
 
-    def cached_features(self, train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, prefix: str = "") -> list[Measure]:
+    def cached_features(
+        self, train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, *, raw_pixels: bool = False
+    ) -> list[Measure]:
+        """The two protocols that need no more than numbers for each image."""
         config, num_classes = self.config, self.setup.num_classes
+        prefix, words = ("pixels-", ("raw pixels",)) if raw_pixels else ("", ())
         votes_MK = knn_scores(
             train_ND, labels_N, test_MD, num_classes, k=config.knn_k, temperature=config.knn_temperature
         )
-        knn = self.measure(prefix + "knn", votes_MK, knn_protocol(config.knn_k, config.knn_temperature))
+        protocol = knn_protocol(config.knn_k, config.knn_temperature, *words)
+        knn = self.measure(prefix + "knn", votes_MK, protocol)
         if config.linear == "none":
             return [knn]
         logits_MK = logistic_scores(train_ND, labels_N, test_MD, num_classes)
-        return [self.measure(prefix + "linear-fast", logits_MK, logistic_protocol()), knn]
+        return [self.measure(prefix + "linear-fast", logits_MK, logistic_protocol(*words)), knn]
 
     def paper(self, encoder: nn.Module, train: Loader, test_MD: Tensor) -> Measure:
         config: EvalConfig = self.config
@@ -111,7 +116,7 @@ class _Protocols:
             return []
         assert train.labels_N is not None
         train_ND, test_MD = (x.images_NCHW.flatten(1).float() / 255 for x in (train, test))
-        return self.cached_features(train_ND, train.labels_N, test_MD, prefix="pixels-")
+        return self.cached_features(train_ND, train.labels_N, test_MD, raw_pixels=True)
 
 
 def _features(setup: Setup, encoder: nn.Module, loader: Loader, name: str) -> Tensor:

@@ -35,5 +35,5 @@ def knn_scores(
     return torch.cat(parts)
 
 
-def knn_protocol(k: int, temperature: float) -> str:
-    return f"weighted kNN on frozen features, cosine, k={k}, T={temperature:g}, no augmentation"
+def knn_protocol(k: int, temperature: float, features: str = "frozen features") -> str:
+    return f"weighted kNN on {features}, cosine, k={k}, T={temperature:g}, no augmentation"

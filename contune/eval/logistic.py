@@ -42,8 +42,7 @@ def logistic_scores(
         return (test_MD - mean_D) / scale_D @ weight_DK + bias_K
 
 
-def logistic_protocol(weight_penalty: float = WEIGHT_PENALTY) -> str:
+def logistic_protocol(features: str = "cached frozen features", weight_penalty: float = WEIGHT_PENALTY) -> str:
     return (
-        "logistic regression on cached frozen features (standardised, no augmentation, L-BFGS, "
-        f"weight penalty {weight_penalty:g})"
+        f"logistic regression on {features} (standardised, no augmentation, L-BFGS, weight penalty {weight_penalty:g})"
     )
