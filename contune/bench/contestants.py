@@ -15,7 +15,7 @@ from contune.kernels import dense
 from contune.kernels.problem import Knobs
 from contune.losses import contrastive
 from contune.losses.dispatch import BACKENDS, PRECISIONS
-from contune.losses.pairs import itself, positive_weights
+from contune.losses.pairs import Batch
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """From a leaf of embeddings that are not of length 1, and labels, to a scalar."""
@@ -97,8 +97,9 @@ def _compiled() -> list[Contestant]:
 def _compile(k1: float) -> LossFunction:
     def loss(z: Tensor, labels: Tensor) -> Tensor:
         z_ND = F.normalize(z.float(), dim=1)
-        weights_NN = positive_weights(z_ND, labels, None)
-        loss_N, _ = dense.loss_per_anchor(z_ND @ z_ND.T, weights_NN, itself(z_ND), Knobs(TEMPERATURE, k1, K2))
+        batch = Batch(z_ND, labels, None)
+        weights_NN = batch.weights(z_ND.dtype)
+        loss_N, _ = dense.loss_per_anchor(z_ND @ z_ND.T, weights_NN, batch.itself(), Knobs(TEMPERATURE, k1, K2))
         return loss_N.mean()
 
     return torch.compile(loss, dynamic=False)

@@ -5,6 +5,7 @@ from torch import Tensor
 from contune.errors import unknown
 from contune.kernels.problem import Knobs
 from contune.losses.dispatch import pair_loss
+from contune.losses.pairs import Batch
 
 VARIANTS = ("out", "in")
 
@@ -51,12 +52,8 @@ def tcl_loss(
     the embeddings comes out as NaN.
     """
     return pair_loss(
-        z,
-        labels,
-        positives=positives,
-        candidates=candidates,
-        candidate_labels=candidate_labels,
-        knobs=Knobs(temperature, k1, k2, "out", precision),
+        Batch(z, labels, positives, candidates, candidate_labels),
+        Knobs(temperature, k1, k2, "out", precision),
         normalize=normalize,
         reduction=reduction,
         backend=backend,
@@ -87,12 +84,8 @@ def supcon_loss(
     if variant not in VARIANTS:
         raise unknown("variant", variant, VARIANTS)
     return pair_loss(
-        z,
-        labels,
-        positives=positives,
-        candidates=candidates,
-        candidate_labels=candidate_labels,
-        knobs=Knobs(temperature, 0.0, 1.0, variant, precision),
+        Batch(z, labels, positives, candidates, candidate_labels),
+        Knobs(temperature, 0.0, 1.0, variant, precision),
         normalize=normalize,
         reduction=reduction,
         backend=backend,

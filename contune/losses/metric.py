@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.losses.dispatch import check_not_negative, check_positive, embeddings
-from contune.losses.pairs import check_pairs, itself, positive_weights
+from contune.losses.checks import check_not_negative, check_positive, embeddings
+from contune.losses.pairs import Batch
 from contune.losses.reduction import reduce_anchors
 
 
@@ -30,8 +30,8 @@ def triplet_loss(
     check_not_negative("margin", margin)
     with torch.autocast(z.device.type, enabled=False):
         z_ND = embeddings(z, normalize=normalize)
-        positive_NN = _weights(z_ND, labels, positives) > 0
-        negative_NN = ~(positive_NN | itself(z_ND))
+        weights_NN, negative_NN = _pairs(z_ND, labels, positives)
+        positive_NN = weights_NN > 0
         distance_NN = _distances(z_ND)
         usable_N = positive_NN.any(dim=1) & negative_NN.any(dim=1)
         farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)
@@ -61,8 +61,7 @@ def npair_loss(
     check_positive("temperature", temperature)
     with torch.autocast(z.device.type, enabled=False):
         z_ND = embeddings(z, normalize=normalize)
-        weights_NN = _weights(z_ND, labels, positives)
-        negative_NN = ~((weights_NN > 0) | itself(z_ND))
+        weights_NN, negative_NN = _pairs(z_ND, labels, positives)
         logits_NN = z_ND @ z_ND.T / temperature
         usable_N = (weights_NN > 0).any(dim=1) & negative_NN.any(dim=1)
         negatives_N1 = (
@@ -75,9 +74,14 @@ def npair_loss(
         return reduce_anchors(torch.where(usable_N, loss_N, 0.0), usable_N, reduction)
 
 
-def _weights(z_ND: Tensor, labels: Tensor | None, positives: Tensor | None) -> Tensor:
-    check_pairs(len(z_ND), labels, positives)
-    return positive_weights(z_ND, labels, positives).masked_fill(itself(z_ND), 0.0)
+def _pairs(z_ND: Tensor, labels: Tensor | None, positives: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Weights of the positives, and which pairs are negative."""
+    batch = Batch(z_ND, labels, positives)
+    batch.check()
+    itself_NN = batch.itself()
+    assert itself_NN is not None
+    weights_NN = batch.weights(z_ND.dtype).masked_fill(itself_NN, 0.0)
+    return weights_NN, ~((weights_NN > 0) | itself_NN)
 
 
 def _distances(z_ND: Tensor) -> Tensor:

@@ -5,50 +5,61 @@ label, positive), sample ids (views of one sample, positive; the same thing as l
 for everything else, such as multi-label data.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from contune.errors import UserError
 
 
-def check_pairs(
-    num: int,
-    labels: Tensor | None,
-    positives: Tensor | None,
-    num_candidates: int | None = None,
-    candidate_labels: Tensor | None = None,
-) -> None:
-    """Raises a sentence unless exactly one of labels and positives is there, in the right shape."""
-    if (labels is None) == (positives is None):
-        raise UserError("give either labels or positives, one of the two, so that each anchor's positives are known")
-    if labels is not None:
-        _check_labels("labels", labels, num)
-        if num_candidates is not None:
-            if candidate_labels is None:
-                raise UserError("candidates that are compared by labels need candidate_labels")
-            _check_labels("candidate_labels", candidate_labels, num_candidates)
-    if positives is not None:
-        _check_positives(positives, (num, num if num_candidates is None else num_candidates))
+class Batch(NamedTuple):
+    """What a pair loss is given: anchors, what they are compared with, and who is positive for whom."""
 
+    z: Tensor
+    labels: Tensor | None
+    positives: Tensor | None
+    candidates: Tensor | None = None
+    candidate_labels: Tensor | None = None
 
-def positive_weights(
-    z_ND: Tensor, labels: Tensor | None, positives: Tensor | None, candidate_labels: Tensor | None = None
-) -> Tensor:
-    """Labels or positives as one matrix of weights.
+    @property
+    def num_candidates(self) -> int:
+        """Without candidates apart, the embeddings are each other's."""
+        return len(self.z if self.candidates is None else self.candidates)
 
-    A bool mask gives weights 0 and 1. A float matrix is taken as it is: an entry above 0 makes the pair positive
-    and says how much it counts in the average over the anchor's positives.
-    """
-    if labels is not None:
-        columns = labels if candidate_labels is None else candidate_labels
-        positives = labels[:, None] == columns[None, :]
-    assert positives is not None
-    return positives.to(z_ND.device, z_ND.dtype)
+    def check(self) -> None:
+        """Raises a sentence unless exactly one of labels and positives is there, in the right shape."""
+        if (self.labels is None) == (self.positives is None):
+            raise UserError(
+                "give either labels or positives, one of the two, so that each anchor's positives are known"
+            )
+        if self.labels is not None:
+            _check_labels("labels", self.labels, len(self.z))
+            if self.candidates is not None:
+                if self.candidate_labels is None:
+                    raise UserError("candidates that are compared by labels need candidate_labels")
+                _check_labels("candidate_labels", self.candidate_labels, len(self.candidates))
+        if self.positives is not None:
+            _check_positives(self.positives, (len(self.z), self.num_candidates))
 
+    def weights(self, dtype: torch.dtype) -> Tensor:
+        """Labels or positives as one matrix.
 
-def itself(z_ND: Tensor) -> Tensor:
-    """The pairs of an anchor with itself, in a batch whose embeddings are each other's candidates."""
-    return torch.eye(len(z_ND), dtype=torch.bool, device=z_ND.device)
+        A bool mask gives weights 0 and 1. A float matrix is taken as it is: an entry above 0 makes the pair positive
+        and says how much it counts in the average over the anchor's positives.
+        """
+        positives = self.positives
+        if self.labels is not None:
+            columns = self.labels if self.candidate_labels is None else self.candidate_labels
+            positives = self.labels[:, None] == columns[None, :]
+        assert positives is not None
+        return positives.to(self.z.device, dtype)
+
+    def itself(self) -> Tensor | None:
+        """The pairs of an anchor with itself; None where candidates are something else."""
+        if self.candidates is not None:
+            return None
+        return torch.eye(len(self.z), dtype=torch.bool, device=self.z.device)
 
 
 def _check_labels(name: str, labels: Tensor, num: int) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from contune.kernels.problem import Knobs
+from contune.losses import pairs
 from contune.losses.dispatch import pair_loss
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -98,13 +99,10 @@ def answer(
         leaf.requires_grad_()
     with warnings.catch_warnings():
         _allow_what_kernels_do()
+        given = (_to(batch.labels, device), _to(batch.positives, device))
         loss = pair_loss(
-            z,
-            _to(batch.labels, device),
-            positives=_to(batch.positives, device),
-            candidates=candidates,
-            candidate_labels=_to(batch.candidate_labels, device),
-            knobs=Knobs(case.temperature, case.k1, case.k2, case.variant, precision),
+            pairs.Batch(z, *given, candidates, _to(batch.candidate_labels, device)),
+            Knobs(case.temperature, case.k1, case.k2, case.variant, precision),
             normalize=case.normalize,
             reduction=case.reduction,
             backend=backend,

@@ -1,0 +1,37 @@
+"""Checks that all pair losses share, each with its sentence."""
+
+from math import isfinite
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from contune.errors import UserError
+
+
+def embeddings(z: Tensor, *, normalize: bool) -> Tensor:
+    """`z`, checked, in float32 or better, of length 1 when asked."""
+    check_embeddings("embeddings", z)
+    z_ND = z.to(compute_dtype(z))
+    return F.normalize(z_ND, dim=1) if normalize else z_ND
+
+
+def compute_dtype(z: Tensor) -> torch.dtype:
+    return torch.float64 if z.dtype == torch.float64 else torch.float32
+
+
+def check_embeddings(name: str, z: Tensor) -> None:
+    if z.dim() != 2:
+        raise UserError(f"{name} must be (N, d), got shape {tuple(z.shape)}; stack the views: torch.cat([z1, z2])")
+    if not z.is_floating_point():
+        raise UserError(f"{name} must be floating point, got {z.dtype}")
+
+
+def check_positive(name: str, value: float) -> None:
+    if not (value > 0 and isfinite(value)):
+        raise UserError(f"{name} must be above 0 and finite, got {value:g}")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    if not (value >= 0 and isfinite(value)):
+        raise UserError(f"{name} must be 0 or above and finite, got {value:g}")
