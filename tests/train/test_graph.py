@@ -22,7 +22,7 @@ def test_auto_records_on_a_gpu_with_an_optimizer_that_never_asks_the_host() -> N
 
 @pytest.mark.parametrize(("optimizer", "device"), [("sgd", CPU), ("lars", CUDA)])
 def test_asking_for_it_where_it_cannot_be_is_a_sentence(optimizer: str, device: torch.device) -> None:
-    with pytest.raises(UserError, match="run.engine=graph takes a single process on a CUDA device"):
+    with pytest.raises(UserError, match=r"run\.engine=graph takes a single process on a CUDA device"):
         use_graph("graph", optimizer, device)
 
 
