@@ -17,15 +17,19 @@ class TCLLoss(nn.Module):
         normalize: bool = True,
         reduction: str = "mean",
         backend: str = "auto",
+        precision: str = "fast",
+        distributed: bool = False,
     ) -> None:
         super().__init__()
         self.temperature, self.k1, self.k2 = temperature, k1, k2
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
+        self.precision, self.distributed = precision, distributed
 
     def forward(self, z: Tensor, labels: Tensor | None = None, positives: Tensor | None = None) -> Tensor:
         return tcl_loss(
             z, labels, positives=positives, temperature=self.temperature, k1=self.k1, k2=self.k2,
             normalize=self.normalize, reduction=self.reduction, backend=self.backend,
+            precision=self.precision, distributed=self.distributed,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
@@ -43,15 +47,19 @@ class SupConLoss(nn.Module):
         normalize: bool = True,
         reduction: str = "mean",
         backend: str = "auto",
+        precision: str = "fast",
+        distributed: bool = False,
     ) -> None:
         super().__init__()
         self.temperature, self.variant = temperature, variant
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
+        self.precision, self.distributed = precision, distributed
 
     def forward(self, z: Tensor, labels: Tensor | None = None, positives: Tensor | None = None) -> Tensor:
         return supcon_loss(
             z, labels, positives=positives, temperature=self.temperature, variant=self.variant,
             normalize=self.normalize, reduction=self.reduction, backend=self.backend,
+            precision=self.precision, distributed=self.distributed,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
@@ -68,19 +76,19 @@ class NTXentLoss(nn.Module):
         normalize: bool = True,
         reduction: str = "mean",
         backend: str = "auto",
+        precision: str = "fast",
+        distributed: bool = False,
     ) -> None:
         super().__init__()
-        self.temperature, self.normalize, self.reduction, self.backend = (
-            temperature,
-            normalize,
-            reduction,
-            backend,
-        )
+        self.temperature = temperature
+        self.normalize, self.reduction, self.backend = normalize, reduction, backend
+        self.precision, self.distributed = precision, distributed
 
     def forward(self, z: Tensor, ids: Tensor) -> Tensor:
         return ntxent_loss(
             z, ids, temperature=self.temperature, normalize=self.normalize,
             reduction=self.reduction, backend=self.backend,
+            precision=self.precision, distributed=self.distributed,
         )  # fmt: skip
 
     def extra_repr(self) -> str:

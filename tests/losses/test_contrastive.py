@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import contune
+from contune.errors import UserError
 from contune.losses import NTXentLoss, SupConLoss, TCLLoss, ntxent_loss, supcon_loss, tcl_loss
 
 
@@ -256,6 +257,11 @@ def test_modules_are_their_functions() -> None:
     assert TCLLoss(k1=10.0, k2=2.0, temperature=0.3)(z, labels) == tcl_loss(z, labels, k1=10.0, k2=2.0, temperature=0.3)
     assert SupConLoss(variant="in")(z, labels) == supcon_loss(z, labels, variant="in")
     assert NTXentLoss(temperature=0.5)(z, labels) == ntxent_loss(z, labels, temperature=0.5)
+    for module in (TCLLoss, SupConLoss, NTXentLoss):
+        whole = module(distributed=True, precision="high")
+        assert whole(z, labels) == module()(z, labels), "in one process, on a CPU, neither changes anything"
+        with pytest.raises(UserError, match="unknown precision 'low'"):
+            module(precision="low")(z, labels)
     assert "k1=10.0" in repr(TCLLoss(k1=10.0))
     assert "variant='out'" in repr(SupConLoss())
     assert "temperature=0.2" in repr(NTXentLoss())
