@@ -17,6 +17,7 @@ from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics
 
 UNIT_BOUND = 1.01
 """Similarities of embeddings that were normalised and then rounded are at most this."""
+NO_SECOND_DERIVATIVE = "this backend has no second derivative; backend='dense' has one"
 
 
 class Question(NamedTuple):
@@ -77,7 +78,7 @@ class _PairLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise UserError("this backend has no second derivative; backend='dense' has one")
+            raise UserError(NO_SECOND_DERIVATIVE)
         with torch.autocast(grads[0].device.type, enabled=False):
             return _PairLoss._backward(ctx, grads)
 

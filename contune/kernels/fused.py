@@ -54,9 +54,9 @@ def prepared(z_ND: Tensor, normalize: bool, knobs: Knobs) -> tuple[Tensor, Tenso
     half = knobs.precision == "fast"
     x_ND = z_ND.new_empty(num, dim, dtype=torch.float16 if half else torch.float32)
     norm_N = z_ND.new_empty(num, dtype=torch.float32)
-    padded, rows = _padded(dim), max(1, ROW_ELEMENTS // _padded(dim))
+    rows = max(1, ROW_ELEMENTS // padded(dim))
     _row_kernels().prepare_kernel[(-(-num // rows),)](
-        z_ND, x_ND, norm_N, num, *z_ND.stride(), D=dim, BD=padded, BM=rows
+        z_ND, x_ND, norm_N, num, *z_ND.stride(), D=dim, BD=padded(dim), BM=rows
     )
     return x_ND, norm_N
 
@@ -148,11 +148,11 @@ class Plan:
         else:
             part_SRD = self._by_library_product(row_5R, column_5C, numbers)[None]
         out_RD = self._floats(self.num_rows, self.dim, dtype=dtype)
-        block = max(1, ROW_ELEMENTS // _padded(self.dim))
+        block = max(1, ROW_ELEMENTS // padded(self.dim))
         _row_kernels().finish_gradient_kernel[(-(-self.num_rows // block),)](
             part_SRD, self.x_RD, scale if norm_R is None else norm_R, self.row_order, scale, out_RD,
             self.num_rows, len(part_SRD), knobs.temperature,
-            D=self.dim, BD=_padded(self.dim), BM=block, SORTED=self.sorted, NORMALISED=norm_R is not None,
+            D=self.dim, BD=padded(self.dim), BM=block, SORTED=self.sorted, NORMALISED=norm_R is not None,
         )  # fmt: skip
         return out_RD
 
@@ -218,11 +218,11 @@ def _tile(dim: int, half: bool, resident: bool) -> dict[str, int]:
     if not resident:
         return {"BM": 128, "BN": 128, "BD": 64, "num_warps": 8, "num_stages": 3}
     if not half or dim > 128:
-        return {"BM": 64, "BN": 32, "BD": _padded(dim), "num_warps": 4, "num_stages": 2}
-    return {"BM": 64, "BN": 64, "BD": _padded(dim), "num_warps": 4, "num_stages": 3}
+        return {"BM": 64, "BN": 32, "BD": padded(dim), "num_warps": 4, "num_stages": 2}
+    return {"BM": 64, "BN": 64, "BD": padded(dim), "num_warps": 4, "num_stages": 3}
 
 
-def _padded(dim: int) -> int:
+def padded(dim: int) -> int:
     """Triton wants powers of two, and its matrix product at least 16."""
     return max(16, 1 << (dim - 1).bit_length())
 

@@ -137,7 +137,7 @@ def statistics_kernel(
 
 
 @triton.jit
-def _coefficients(
+def coefficients(
     s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
     row_mass, row_log2, row_pull, row_inner, row_inner_log2, column_ptr,
     to_log2, pull_factor, k2,
@@ -160,11 +160,12 @@ def _coefficients(
         if PULLS:
             minus_MN = -s_MN * LOG2_E
             if SHIFTED:
-                pull_MN = row_mass[:, None] * tl.exp2(minus_MN - row_log2[:, None])
-                pull_MN += column_mass[None, :] * tl.exp2(minus_MN - column_log2[None, :])
+                # The factor goes into the exponent: without it a huge k1 leaves only what a GPU rounds to 0.
+                minus_MN += tl.log2(pull_factor)
+                attracted_MN -= row_mass[:, None] * tl.exp2(minus_MN - row_log2[:, None])
+                attracted_MN -= column_mass[None, :] * tl.exp2(minus_MN - column_log2[None, :])
             else:
-                pull_MN = (row_mass[:, None] + column_mass[None, :]) * tl.exp2(minus_MN)
-            attracted_MN -= pull_factor * pull_MN
+                attracted_MN -= pull_factor * (row_mass[:, None] + column_mass[None, :]) * tl.exp2(minus_MN)
         if INNER:
             column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
             column_inner_log2 = tl.load(column_ptr + 4 * num_cols + cols, mask=inside, other=float("inf"))
@@ -223,7 +224,7 @@ def gradient_kernel(
             x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION
         )
         banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
-        h_MN = _coefficients(
+        h_MN = coefficients(
             s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
             row_mass, row_log2, row_pull, row_inner, row_inner_log2, column_ptr,
             to_log2, pull_factor, k2, HAS_SELF, SHIFTED, PULLS, INNER,

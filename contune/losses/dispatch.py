@@ -5,7 +5,7 @@ from torch import Tensor
 
 from contune import distributed as ranks
 from contune.errors import UserError, unknown
-from contune.kernels import chunked, dense, engine, fused, operator
+from contune.kernels import chunked, dense, engine, fused, operator, small
 from contune.kernels.problem import Knobs
 from contune.losses.checks import check_embeddings, check_not_negative, check_positive, compute_dtype, embeddings
 from contune.losses.pairs import Batch
@@ -28,19 +28,24 @@ def pair_loss(
     batch = batch._replace(labels=labels, candidate_labels=candidate_labels)
     spread = distributed and ranks.world_size() > 1
     plain = labels is not None and batch.candidates is None and not spread
+    question = engine.Question(knobs, normalize, reduction, spread)
     if torch.compiler.is_compiling() and plain and backend != "dense":
         compiled_loss: Tensor = operator.pair_loss(batch.z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
     nothing_to_compare = not len(batch.z) * batch.num_candidates
     if backend == "auto" or nothing_to_compare:
         backend = _choose(batch, knobs, spread)
+    # contune's own training asks with distributed=True: recorded or not, its steps are to round alike.
+    if backend == "fused" and plain and not distributed and labels is not None and small.fits(batch.z, question):
+        loss, total_N = small.pair_loss(batch.z, labels, question)
+        warn_if_nothing_usable(total_N)
+        return loss
     with torch.autocast(batch.z.device.type, enabled=False):
         if backend == "dense":
             if spread:
                 raise UserError("backend='dense' knows one process; use backend='auto' with distributed=True")
             return _dense(batch, knobs, normalize, reduction)
         weights_NM = None if batch.positives is None else batch.weights(compute_dtype(batch.z))
-        question = engine.Question(knobs, normalize, reduction, spread)
         module = fused if backend == "fused" else chunked
         loss, total_N = engine.pair_loss(
             batch.z, batch.candidates, labels, candidate_labels, weights_NM, question, module

@@ -4,7 +4,7 @@ import pytest
 import torch
 from loss_cases import DEVICE, Case, all_pairs, answer, assert_close, float32_tolerance, well_conditioned
 
-from contune.kernels import fused
+from contune.kernels import fused, small
 
 GRID = all_pairs(
     num=(2, 63, 100, 257),
@@ -46,10 +46,12 @@ ROADS = [
 ]
 
 
-@pytest.fixture(params=["as given", "sorted"])
+@pytest.fixture(params=["at once", "as given", "sorted"])
 def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of every size the way small ones go, or the way large ones do."""
+    """Batches of every size the way small ones go, or middling or large ones."""
     monkeypatch.setattr(fused, "SORT_FROM", 1 if request.param == "sorted" else 10**9)
+    if request.param != "at once":
+        monkeypatch.setattr(small, "LARGEST_BATCH", 0)
 
 
 def assert_float32(case: Case) -> None:

@@ -9,7 +9,7 @@ import torch
 from loss_cases import DEVICE, Answer, Case, answer
 from torch import Tensor
 
-from contune.kernels import chunked, fused
+from contune.kernels import chunked, fused, small
 
 BASE = Case(100, 20, "half", normalize=True)
 CASES = {
@@ -66,6 +66,7 @@ def test_chunked_writes_all_it_reads(name: str, elements: int, monkeypatch: pyte
 @pytest.mark.parametrize("precision", ["fast", "high"])
 @pytest.mark.parametrize("sort_from", [1, 10**9], ids=["sorted", "as given"])
 def test_fused_writes_all_it_reads(name: str, precision: str, sort_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small, "LARGEST_BATCH", 0)
     monkeypatch.setattr(fused, "SORT_FROM", sort_from)
     monkeypatch.setattr(fused, "COEFFICIENT_BYTES", 1)
     monkeypatch.setattr(fused, "_num_processors", lambda _: 4 if sort_from == 1 else 1000)
