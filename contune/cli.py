@@ -52,6 +52,10 @@ def main() -> None:
 def train(
     arguments: Arguments = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds with commas between: a run for each, in a folder of its own.")] = "",
+    parallel: Annotated[
+        int | None, typer.Option(help="With --seeds, runs at a time; if not given up to 4 on a GPU, 1 on a CPU.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Train an encoder, measure it, write a report.
@@ -60,16 +64,25 @@ def train(
 
     Examples: `contune train` · `contune train digits method.k1=1000 optim.epochs=40` ·
     `contune train images data.path=photos/ --out runs/photos` ·
+    `contune train cifar100-tcl data.path=data/ --seeds 0,1,2` ·
     `torchrun --nproc-per-node=8 -m contune train cifar100-tcl data.path=data/`
     """
+    recipe, overrides = _split(arguments)
+    if seeds:
+        _train_seeds(recipe, overrides, _numbers(seeds), parallel, out, debug)
+    elif parallel is not None:
+        raise UserError(f"--parallel {parallel} is for several runs at a time; name their seeds, such as --seeds 0,1,2")
+    else:
+        _train_one(recipe, overrides, out)
+
+
+def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     from contune.console import say, show_measures
     from contune.run import RunFolder
     from contune.train.session import train as run_training
 
-    recipe, overrides = _split(arguments)
     config = _config(recipe, overrides)
-    name = recipe if not overrides else f"{recipe}-{config.fingerprint()}"
-    folder = RunFolder(out or Path("runs") / name)
+    folder = RunFolder(out or Path("runs") / _run_name(recipe, overrides))
     try:
         result = run_training(config, folder)
     except KeyboardInterrupt:
@@ -82,6 +95,37 @@ def train(
     say(f"\nencoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
     if folder.report_file.exists():
         say(f"report   {folder.report_file}")
+
+
+def _train_seeds(
+    recipe: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool
+) -> None:
+    from contune.console import say, show_table
+    from contune.train.many import Job, run_many
+    from contune.train.summary import COLUMNS, summary
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("--seeds starts processes of its own; leave torchrun out, or give each seed with run.seed")
+    if any(word.startswith("run.seed=") for word in overrides):
+        raise UserError("--seeds and run.seed both name seeds; leave one of them out")
+    jobs = []
+    for seed in seeds:
+        own = overrides if seed == _config(recipe, overrides).run.seed else [*overrides, f"run.seed={seed}"]
+        folder = out / f"seed{seed}" if out is not None else Path("runs") / _run_name(recipe, own)
+        jobs.append(Job(_config(recipe, own), folder, f"seed {seed}"))
+    try:
+        results = run_many(jobs, parallel)
+    except KeyboardInterrupt:
+        say("\nstopped; the same command goes on from the last checkpoint of each run")
+        raise typer.Exit(130) from None
+    show_table(COLUMNS, summary(jobs, results), numbers=COLUMNS[1:3])
+    failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
+    for job, result in failed:
+        print(f"contune: {job.title}: {result['error']}", file=sys.stderr)
+        if debug:
+            print(result["details"], file=sys.stderr)
+    if failed:
+        raise typer.Exit(2)
 
 
 @app.command(name="eval")
@@ -161,7 +205,64 @@ def bench_loss(
         dtype=dtype,
         seconds=seconds,
         memory=memory,
-        only=[name.strip() for name in only.split(",") if name.strip()],
+        only=_words(only),
+        out=out,
+    )
+
+
+@bench.command(name="augment")
+def bench_augment(
+    policies: Annotated[str, typer.Option(help="Names, with commas between.")] = "autoaugment,simaugment,crop-flip",
+    batch: Annotated[int, typer.Option(help="Views in a call.")] = 512,
+    image_size: Annotated[int, typer.Option(help="Of images and views, in pixels.")] = 32,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seconds: Annotated[float, typer.Option(help="For each contestant at each policy.")] = 3.0,
+    only: Annotated[str, typer.Option(help="Beginnings of contestants' names, with commas between.")] = "",
+    out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Count views a second: contune's backends, torchvision image by image with workers and without, kornia.
+
+    Examples: `contune bench augment` · `contune bench augment --policies simaugment --batch 256 --image-size 64` ·
+    `contune bench augment --only "contune torch,kornia"`
+    """
+    from contune.bench.augment import run_augment_bench
+
+    run_augment_bench(
+        policies=_words(policies),
+        num_views=batch,
+        image_size=image_size,
+        device=device,
+        seconds=seconds,
+        only=_words(only),
+        out=out,
+    )
+
+
+@bench.command(name="train")
+def bench_train(
+    encoders: Annotated[str, typer.Option(help="Names, with commas between.")] = "resnet18",
+    views: Annotated[str, typer.Option(help="In a step, two of each image.")] = "256",
+    engines: Annotated[str, typer.Option(help="Values of run.engine; the last is timed with logging too.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seconds: Annotated[float, typer.Option(help="For each stage at each size.")] = 3.0,
+    out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Count views a second of training under each engine, of its parts, and of what bounds it: the encoder alone.
+
+    Without --engines: eager, graph and compile on a GPU, eager on a CPU.
+
+    Examples: `contune bench train` · `contune bench train --encoders resnet18,resnet50 --views 256,1024`
+    """
+    from contune.bench.train import run_train_bench
+
+    run_train_bench(
+        encoders=_words(encoders),
+        views=_numbers(views),
+        engines=_words(engines),
+        device=device,
+        seconds=seconds,
         out=out,
     )
 
@@ -182,6 +283,10 @@ def _numbers(text: str) -> list[int]:
         raise UserError(f"{text!r} is not a list of whole numbers; write for example 256,1024") from None
 
 
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
 def _split(arguments: list[str] | None) -> tuple[str, list[str]]:
     """The recipe, the first word if it is no KEY=VALUE, and the rest."""
     words = arguments or []
@@ -194,3 +299,8 @@ def _config(recipe: str, overrides: list[str]) -> "Config":
     from contune.recipes import find_recipe
 
     return find_recipe(recipe)().override(overrides)
+
+
+def _run_name(recipe: str, overrides: list[str]) -> str:
+    """The recipe's, and where settings differ from it what stands for them all."""
+    return recipe if not overrides else f"{recipe}-{_config(recipe, overrides).fingerprint()}"

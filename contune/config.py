@@ -35,9 +35,12 @@ class DataConfig:
     """`balanced`: every batch has images_per_class images of as many classes as fit, for imbalanced data."""
     images_per_class: int = ranged(8, low=2)
     resident_gib: float = ranged(8.0, low=0.0)
-    """Sets up to this size are held on the device as one uint8 tensor; larger ones stream from workers."""
-    workers: int = ranged(4, low=0)
-    """Processes that decode images of a set that streams."""
+    """Sets up to this size, as squares of image_size, are held on the device; larger ones stream from workers.
+
+    Random crops are cut out of the squares there, and of the whole pictures by workers, which keeps more detail.
+    """
+    workers: int | None = ranged(None, low=0)
+    """Processes that decode images of a set that streams; none: one for each core that this process may use."""
 
 
 @dataclass(kw_only=True)
@@ -104,8 +107,8 @@ class RunConfig:
     """auto, cpu, cuda, cuda:1, mps"""
     precision: str = one_of("auto", ("auto", "fp32", "bf16"))
     """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
-    engine: str = one_of("auto", ("auto", "eager", "graph"))
-    """`graph` records a training step as a CUDA graph and replays it; `auto` does so where it can."""
+    engine: str = one_of("auto", ("auto", "eager", "compile", "graph"))
+    """`graph` replays a training step as one CUDA graph; `compile` fuses its kernels too; `auto`: what pays here."""
     log_every: int = ranged(20, low=1)
     """Steps between lines of metrics.jsonl."""
     checkpoint_seconds: float = ranged(60.0, low=0.0)
@@ -123,7 +126,6 @@ MACHINE_SETTINGS = (
     "run.tensorboard",
     "run.report",
     "data.workers",
-    "data.resident_gib",
 )
 """Settings that say where and how a run is done, not what is computed: a run may go on with other values."""
 

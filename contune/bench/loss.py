@@ -15,12 +15,11 @@ from contune.bench.failure import Failure, attempt, release_memory
 from contune.bench.field import everyone
 from contune.bench.memory import cpu_peak_bytes, does_not_fit, gpu_peak_bytes
 from contune.bench.plot import draw
+from contune.bench.request import chosen, clocked_device, counter
 from contune.bench.show import show_checks, show_rows
 from contune.bench.timing import Runner, Summary, is_crowded, race, summarise, warm_up
 from contune.console import say
-from contune.errors import UserError, unknown
-from contune.progress import Advance, progress
-from contune.train.device import choose_device
+from contune.progress import progress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +65,10 @@ def run_loss_bench(
         contestants: instead of everyone who can be found.
     """
     check_request(list(sizes), list(dims), num_classes, dtype, seconds)
-    where = _device(device)
+    where = clocked_device(device)
     compiled = where.type == "cuda" if compiled is None else compiled
     field, absent = (list(contestants), []) if contestants is not None else everyone(where, compiled=compiled)
-    field = _chosen(field, only)
+    field = chosen(field, only)
     plan = Plan(
         contestants=field,
         sizes=sorted(set(sizes)),
@@ -94,20 +93,13 @@ def run_loss_bench(
     return result
 
 
-def _chosen(field: list[Contestant], only: Sequence[str]) -> list[Contestant]:
-    for name in only:
-        if not any(contestant.name.startswith(name) for contestant in field):
-            raise unknown("contestant", name, {contestant.name for contestant in field})
-    return [c for c in field if not only or any(c.name.startswith(name) for name in only)]
-
-
 def _run(plan: Plan) -> Iterator[tuple[list[Check], list[dict[str, Any]]]]:
     """Everything measured so far, size by size."""
     checks: list[Check] = []
     rows: list[dict[str, Any]] = []
     pieces = len(plan.contestants) * len(plan.dims) * (1 + len(plan.sizes))
     with progress("bench loss", pieces, unit="pieces") as advance:
-        count = _counter(advance)
+        count = counter(advance)
         for dim in plan.dims:
             checks_of_dim = list(_checks(plan, dim, count))
             checks += checks_of_dim
@@ -221,23 +213,3 @@ def _result(plan: Plan, checks: list[Check], rows: list[dict[str, Any]], absent:
         "checks": [asdict(item) for item in checks],
         "rows": rows,
     }
-
-
-def _counter(advance: Advance) -> Callable[[int, str], None]:
-    done = 0
-
-    def count(more: int, text: str) -> None:
-        nonlocal done
-        done += more
-        advance(done, text)
-
-    return count
-
-
-def _device(name: str) -> torch.device:
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"there is no CUDA device here for device={name}; use device=cpu")
-    device = choose_device(name)
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"the benchmark has clocks for cpu and cuda only, got device={name}")
-    return device

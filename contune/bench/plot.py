@@ -10,12 +10,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from contune.bench.contestants import BASELINE
 from contune.bench.failure import OUT_OF_MEMORY
+from contune.bench.palette import BASELINE_COLOUR, GRID, OWN_COLOURS, PEER_COLOURS, QUIET, TEXT
 
 _TITLES = {"tcl": "TCL", "supcon": "SupCon", "ntxent": "NT-Xent"}
-_TEXT, _QUIET, _GRID = "#1b1f24", "#5b6470", "#e4e7eb"
-_BASELINE_COLOUR = "#d1431f"
-_OWN_COLOURS = ("#e8896c", "#b86a9b", "#e0a83a", "#8a5a44")
-_PEER_COLOURS = ("#2f6fb0", "#2a9d8f", "#6a51a3", "#7f8c99", "#3d5a80", "#9aa53a")
 _LABEL_GAP = 0.062
 """Of the height of a panel, between two labels."""
 
@@ -45,18 +42,18 @@ def _figure(result: dict[str, Any], dim: int) -> Figure:
     )
     figure.suptitle(
         f"Contrastive losses, forward + backward, d = {dim}, {result['dtype']}, {result['hardware']}",
-        color=_TEXT, fontsize=14, fontweight="bold", x=0.01, ha="left",
+        color=TEXT, fontsize=14, fontweight="bold", x=0.01, ha="left",
     )  # fmt: skip
     if any(_over_memory(row) for row in rows):
-        figure.supxlabel("✕ does not fit into memory at the next size", color=_QUIET, fontsize=9, x=0.01, ha="left")
+        figure.supxlabel("✕ does not fit into memory at the next size", color=QUIET, fontsize=9, x=0.01, ha="left")
     colours = _colours(rows)
     panels = figure.subplots(*shape, squeeze=False, sharey="row")
     for line, measure in zip(panels, measures, strict=False):
         for axes, loss in zip(line, losses, strict=True):
             _panel(axes, [row for row in rows if row["loss"] == loss], measure, colours)
             if measure == measures[0]:
-                axes.set_title(_TITLES[loss], color=_TEXT, fontsize=12, fontweight="bold", loc="left")
-        line[0].set_ylabel("time" if measure == "ms" else "peak extra memory", color=_QUIET)
+                axes.set_title(_TITLES[loss], color=TEXT, fontsize=12, fontweight="bold", loc="left")
+        line[0].set_ylabel("time" if measure == "ms" else "peak extra memory", color=QUIET)
         for axes in line:  # after all lines of the row are drawn, since they share their height
             _label_lines(axes)
     return figure
@@ -95,11 +92,11 @@ def _dress(axes: Axes, sizes: list[int], measure: str) -> None:
     axes.yaxis.set_major_locator(LogLocator(base=10, numticks=20) if measure == "ms" else FixedLocator(_BYTE_TICKS))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _time(value) if measure == "ms" else _bytes(value)))
-    axes.grid(axis="y", color=_GRID, linewidth=0.9)
+    axes.grid(axis="y", color=GRID, linewidth=0.9)
     axes.set_axisbelow(True)
-    axes.tick_params(length=0, labelcolor=_QUIET, labelsize=9, labelleft=True)
+    axes.tick_params(length=0, labelcolor=QUIET, labelsize=9, labelleft=True)
     axes.tick_params(axis="x", rotation=30 if len(sizes) > 6 else 0)
-    axes.set_xlabel("N, embeddings in the batch", color=_QUIET)
+    axes.set_xlabel("N, embeddings in the batch", color=QUIET)
     for side in axes.spines.values():
         side.set_visible(False)
 
@@ -145,9 +142,9 @@ def _colours(rows: list[Row]) -> dict[str, str]:
     names = list(dict.fromkeys(row["name"] for row in rows))
     own = [name for name in names if name.startswith(BASELINE) and name != BASELINE]
     peers = [name for name in names if not name.startswith(BASELINE)]
-    colours = {BASELINE: _BASELINE_COLOUR}
-    colours |= {name: _OWN_COLOURS[i % len(_OWN_COLOURS)] for i, name in enumerate(own)}
-    colours |= {name: _PEER_COLOURS[i % len(_PEER_COLOURS)] for i, name in enumerate(peers)}
+    colours = {BASELINE: BASELINE_COLOUR}
+    colours |= {name: OWN_COLOURS[i % len(OWN_COLOURS)] for i, name in enumerate(own)}
+    colours |= {name: PEER_COLOURS[i % len(PEER_COLOURS)] for i, name in enumerate(peers)}
     return colours
 
 

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
@@ -83,14 +83,16 @@ def _has_time(runner: Runner, seconds: float) -> bool:
 
 
 def summarise(runner: Runner, runners: list[Runner]) -> Summary:
-    """The ratio is over the rounds in which both ran."""
     baseline = next((r for r in runners if r.contestant.name == BASELINE and not r.problem), None)
-    times = list(runner.ms.values())
-    q1, _, q3 = quantiles(times, n=4, method="inclusive")
-    ratio = None
-    if baseline is not None:
-        ratio = median(ms / baseline.ms[index] for index, ms in runner.ms.items() if index in baseline.ms)
-    return Summary(ms=median(times), ms_q1=q1, ms_q3=q3, ratio=ratio, rounds=len(times))
+    return summary_of(runner.ms, baseline.ms if baseline is not None else None)
+
+
+def summary_of(ms: Mapping[int, float], baseline_ms: Mapping[int, float] | None) -> Summary:
+    """From times by round. The ratio is over the rounds in which both ran, None where there are none."""
+    times = list(ms.values())
+    q1, _, q3 = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
+    ratios = [ms[index] / baseline_ms[index] for index in ms if index in baseline_ms] if baseline_ms else []
+    return Summary(ms=median(times), ms_q1=q1, ms_q3=q3, ratio=median(ratios) if ratios else None, rounds=len(times))
 
 
 def _one_lap(runner: Runner, batch: Batch, index: int, crowded: bool) -> None:

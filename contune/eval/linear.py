@@ -1,7 +1,8 @@
 """The paper's linear probe: a linear layer trained with SGD on augmented images through the frozen encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from math import cos, pi
 
 import torch
@@ -9,10 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.data.augment import Augmenter
+from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Loader
 from contune.data.sampler import shuffled_order
-from contune.data.seeding import mixed_seed
-from contune.train.graph import GraphedStep, Step, use_graph
+from contune.data.seeding import mixed_generator, mixed_seed
+from contune.train.engine import can_record
+from contune.train.graph import GraphedStep, Step
 from contune.train.optim import build_optimizer, set_learning_rate
 
 Advance = Callable[[int, str], None]
@@ -48,10 +51,11 @@ def train_linear(
     classifier = nn.Linear(num_features, num_classes).to(device)
     optimizer = build_optimizer(classifier, "sgd", lr=lr, momentum=momentum, weight_decay=weight_decay)
     generator = torch.Generator(device)
+    batch = min(batch, len(loader))
 
     def step(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         assert labels_B is not None
-        (view_BCHW,) = augmenter.apply(images_BCHW, augmenter.draw(len(images_BCHW), generator))
+        (view_BCHW,) = augmenter.apply(images_BCHW, augmenter.draw(batch, generator))
         with torch.no_grad(), autocast():
             features_BD = encoder(view_BCHW)
         loss = F.cross_entropy(classifier(features_BD.float()), labels_B)
@@ -60,11 +64,13 @@ def train_linear(
         optimizer.step()
         return {"loss": loss.detach()}
 
-    run_step: Step = GraphedStep(step, generator) if use_graph("auto", "sgd", device) else step
+    run_step: Step = GraphedStep(step, generator) if can_record(device, "sgd") else step
+    crops = _crops(augmenter, len(loader), batch, seed, epochs) if begin_with_crops(augmenter.policies) else None
+    batches = loader.batches(_indices(len(loader), batch, seed, epochs), crops)
     for epoch in range(epochs):
         set_learning_rate(optimizer, lr * (1 + cos(pi * epoch / epochs)) / 2)
         generator.manual_seed(mixed_seed(seed + PROBE_STREAM, epoch))
-        for images_BCHW, labels_B in loader.batches(_epoch_batches(len(loader), batch, seed, epoch)):
+        for images_BCHW, labels_B in islice(batches, len(loader) // batch):
             metrics = run_step(images_BCHW, labels_B)
         if advance is not None:
             advance(epoch + 1, f"loss {metrics['loss'].item():.3f}")
@@ -78,8 +84,16 @@ def linear_protocol(*, epochs: int, lr: float, batch: int, policy: str) -> str:
     )
 
 
-def _epoch_batches(num: int, batch: int, seed: int, epoch: int) -> list[Tensor]:
-    """Full batches in an order of this epoch's own; what is left over has its turn in another epoch."""
-    batch = min(batch, num)
-    order_N = shuffled_order(num, seed + PROBE_STREAM, epoch)
-    return list(order_N[: num // batch * batch].split(batch))
+def _indices(num: int, batch: int, seed: int, epochs: int) -> Iterator[Tensor]:
+    """Full batches in an order of each epoch's own; what is left over has its turn in another epoch."""
+    for epoch in range(epochs):
+        order_N = shuffled_order(num, seed + PROBE_STREAM, epoch)
+        yield from order_N[: num // batch * batch].split(batch)
+
+
+def _crops(augmenter: Augmenter, num: int, batch: int, seed: int, epochs: int) -> Iterator[Crops]:
+    """For a loader that streams: what is drawn for each batch, from the epoch's generator on the host."""
+    for epoch in range(epochs):
+        generator = mixed_generator(seed + PROBE_STREAM, epoch)
+        for _ in range(num // batch):
+            yield crops_of(augmenter.policies, augmenter.draw(batch, generator))

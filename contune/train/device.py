@@ -24,12 +24,16 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_autocast(precision: str, device: torch.device) -> Autocast:
-    """A context for the forward pass: bfloat16 where asked for or, with `auto`, where the GPU is made for it."""
+def autocast_dtype(precision: str, device: torch.device) -> torch.dtype | None:
+    """bfloat16 where asked for or, with `auto`, where the GPU is made for it; None: float32 throughout."""
     has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if precision == "bf16" or (precision == "auto" and has_bf16):
-        return lambda: torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext
+    return torch.bfloat16 if precision == "bf16" or (precision == "auto" and has_bf16) else None
+
+
+def choose_autocast(precision: str, device: torch.device) -> Autocast:
+    """A context for the forward pass."""
+    dtype = autocast_dtype(precision, device)
+    return nullcontext if dtype is None else lambda: torch.autocast(device.type, dtype=dtype)
 
 
 def hardware_name(device: torch.device) -> str:

@@ -5,23 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from contune import distributed
-from contune.errors import UserError
-
 Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
 """From raw images and labels to the scalars worth a curve."""
 WARMUP_CALLS = 3
 """Calls made as they are before the recording, so that optimizer state and cached constants exist."""
-
-
-def use_graph(engine: str, optimizer: str, device: torch.device) -> bool:
-    """Whether to record the step: on one GPU, with an optimizer that never asks the host."""
-    possible = device.type == "cuda" and distributed.world_size() == 1 and optimizer != "lars"
-    if engine == "graph" and not possible:
-        raise UserError(
-            "run.engine=graph takes a single process on a CUDA device and optim.name=sgd or adamw; use run.engine=auto"
-        )
-    return possible and engine != "eager"
 
 
 class GraphedStep:
@@ -65,6 +52,7 @@ class GraphedStep:
         self.labels_B = None if labels_B is None else labels_B.clone()
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
-        with torch.cuda.graph(graph):
+        # A loader's thread pins memory meanwhile, which the usual mode takes for an error of the recording.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.outputs = self.step(self.images_BCHW, self.labels_B)
         return graph

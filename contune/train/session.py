@@ -12,6 +12,7 @@ from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.run import RunFolder
 from contune.train.device import choose_device, hardware_name
+from contune.train.engine import Engine
 from contune.train.log import read_metrics
 from contune.train.result import build_result
 from contune.train.setup import Setup, build_method, open_setup
@@ -36,7 +37,7 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     trainer = Trainer(setup, method, loader, folder)
     setup.augmenter([config.augment.policy])  # the probe will want it at the end; a misspelt one is found now
     _open(folder, config)
-    say(describe(setup, method))
+    say(describe(setup, method, trainer.engine))
     trainer.fit()
     if not distributed.is_main():
         return {}
@@ -62,7 +63,7 @@ def _open(folder: RunFolder, config: Config) -> None:
     distributed.barrier()
 
 
-def describe(setup: Setup, method: Method) -> str:
+def describe(setup: Setup, method: Method, engine: Engine) -> str:
     """Two lines on what is about to happen."""
     config, dataset, spec = setup.config, setup.dataset, setup.spec
     test = setup.eval_set()
@@ -72,7 +73,8 @@ def describe(setup: Setup, method: Method) -> str:
         f"{dataset.name}: {len(dataset.train):,} training and {0 if test is None else len(test):,} {config.eval.split} "
         f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), {config.optim.epochs} epochs of "
-        f"{batch} images × {views} views = {batch * views} embeddings a batch, on {hardware_name(setup.device)}"
+        f"{batch} images × {views} views = {batch * views} embeddings a batch, "
+        f"on {hardware_name(setup.device)}, {engine}"
     )
 
 

@@ -14,7 +14,7 @@ from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
 from contune.progress import progress
-from contune.train.device import Autocast, choose_autocast, choose_device
+from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,12 @@ class Setup:
     @property
     def num_classes(self) -> int:
         return len(self.dataset.class_names)
+
+    @property
+    def view_dtype(self) -> torch.dtype:
+        """Of augmented views on a GPU: what the encoder's first convolution would make of them anyway."""
+        dtype = autocast_dtype(self.config.run.precision, self.device) if self.device.type == "cuda" else None
+        return dtype or torch.float32
 
     def loader(self, images: ImageSet, title: str) -> Loader:
         data = self.config.data

@@ -13,23 +13,25 @@ import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.data.augment import slice_params
+from contune.data.augment import Params, slice_params
+from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Batch, Loader
-from contune.data.seeding import mixed_seed
+from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
 from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.graph import GraphedStep, Step, use_graph
+from contune.train.engine import choose_engine, compiled_forward, eager_forward
+from contune.train.graph import GraphedStep, Step
 from contune.train.log import MetricsLog
-from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
 from contune.train.optim import build_optimizer, set_learning_rate
 from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
+from contune.train.watch import Watch
 
 AUGMENT_STREAM = 1
 
@@ -55,46 +57,61 @@ class Trainer:
         self.probe = self._online_probe()
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
-        graphed = use_graph(self.run.engine, self.optim.name, setup.device)
-        self.run_step: Step = GraphedStep(self._step, self.generator) if graphed else self._step
+        self.engine = choose_engine(
+            self.run.engine, optimizer=self.optim.name, device=setup.device, num_steps=self.num_steps
+        )
+        self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
+        self.run_step: Step = GraphedStep(self._step, self.generator) if self.engine.recorded else self._step
 
     def fit(self) -> None:
         """Trains to the last epoch, from the newest checkpoint if there is one."""
         self._resume()
-        meter, views_per_step = Meter(), self.optim.batch_images * len(self.augmenter.policies)
         self.method.train()
         with self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
-            logged_at = saved_at = time.monotonic()
+            if self.engine.compiled and self.step < self.num_steps:
+                advance(self.step, "compiling the step: up to two minutes, less when it was done before")
+            watch = Watch(log, advance)
+            saved_at = time.monotonic()
             for images_BCHW, labels_B in self._batches():
-                self.lr = self._learning_rate()
-                set_learning_rate(self.optimizer, self.lr)
-                self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
-                meter.add(self.run_step(images_BCHW, labels_B))
-                self.step += 1
+                watch.add(self.take_step(images_BCHW, labels_B))
                 if self.step % self.run.log_every == 0 or self.step == self.num_steps:
-                    num_views = meter.count * views_per_step
-                    values = self._checked(meter.read())
-                    now = time.monotonic()
-                    rate = num_views / (now - logged_at)
-                    self.seconds, logged_at = self.seconds + now - logged_at, now
-                    epoch = self.step / self.steps_per_epoch
-                    log.write(self.step, {"epoch": epoch, "lr": self.lr, **values, "views_per_second": rate})
-                    advance(self.step, f"loss {values['loss']:.3f}  lr {self.lr:.2g}  {rate:,.0f} views/s")
-                    if now - saved_at > self.run.checkpoint_seconds:  # only here: this loss is known to be finite
+                    self.seconds += self._report(watch)
+                    if time.monotonic() - saved_at > self.run.checkpoint_seconds:  # only here: this loss is finite
                         self._save()
                         saved_at = time.monotonic()
         self._save()
 
+    def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        """One step on a batch; the host does not wait for it."""
+        self.lr = self._learning_rate()
+        set_learning_rate(self.optimizer, self.lr)
+        self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
+        metrics = self.run_step(images_BCHW, labels_B)
+        self.step += 1
+        return metrics
+
+    def _report(self, watch: Watch) -> float:
+        """Shows where training is; the seconds since it was last shown."""
+        means, seconds, num_steps = watch.read()
+        self._check(means["loss"])
+        rate = num_steps * self.views_per_step / seconds
+        epoch = self.step / self.steps_per_epoch
+        values = {"epoch": epoch, "lr": self.lr, **means, "views_per_second": rate}
+        watch.show(self.step, values, f"loss {means['loss']:.3f}  lr {self.lr:.2g}  {rate:,.0f} views/s")
+        return seconds
+
     @property
     def views_per_second(self) -> float:
-        views = self.num_steps * self.optim.batch_images * len(self.augmenter.policies)
-        return views / self.seconds if self.seconds else 0.0
+        return self.num_steps * self.views_per_step / self.seconds if self.seconds else 0.0
+
+    @property
+    def views_per_step(self) -> int:
+        return self.optim.batch_images * len(self.augmenter.policies)
 
     def _step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """Augment, forward, backward, update; no value is looked at in it, so that it can be recorded."""
         views = self._augment(images_BCHW)
-        with self.setup.autocast():
-            output = self.model(views, labels_B)
+        output = self.forward(views, labels_B)
         self.optimizer.zero_grad()
         output.loss.backward()
         self.optimizer.step()
@@ -105,15 +122,7 @@ class Trainer:
         return metrics
 
     def _augment(self, images_BCHW: Tensor) -> list[Tensor]:
-        start = distributed.rank() * self.local_batch
-        params = [
-            slice_params(drawn, start, start + self.local_batch)
-            for drawn in self.augmenter.draw(self.optim.batch_images, self.generator)
-        ]
-        views = self.augmenter.apply(images_BCHW, params)
-        if self.setup.device.type == "cuda":
-            views = [view.contiguous(memory_format=torch.channels_last) for view in views]
-        return views
+        return self.augmenter.apply(images_BCHW, self._draw(self.generator), self.setup.view_dtype)
 
     def _learning_rate(self) -> float:
         return learning_rate(
@@ -126,12 +135,28 @@ class Trainer:
             final_lr=self.optim.final_lr,
         )
 
-    def _batches(self) -> Iterator[Batch]:
-        """This process's part of every batch from the current step on."""
+    def _draw(self, generator: torch.Generator) -> list[Params]:
+        """This process's part of what is drawn for the views of a whole batch."""
         start = distributed.rank() * self.local_batch
-        for epoch in range(self.step // self.steps_per_epoch, self.optim.epochs):
-            indices_SB = self._epoch_indices(epoch)[self.step % self.steps_per_epoch :]
-            yield from self.loader.batches(list(indices_SB[:, start : start + self.local_batch]))
+        drawn = self.augmenter.draw(self.optim.batch_images, generator)
+        return [slice_params(view, start, start + self.local_batch) for view in drawn]
+
+    def _batches(self) -> Iterator[Batch]:
+        """This process's part of every batch from the current step on; a loader may read it ahead of its use."""
+        crops = self._crops(self.step) if begin_with_crops(self.augmenter.policies) else None
+        return self.loader.batches(self._indices(self.step), crops)
+
+    def _indices(self, first: int) -> Iterator[Tensor]:
+        start = distributed.rank() * self.local_batch
+        for epoch in range(first // self.steps_per_epoch, self.optim.epochs):
+            done = max(0, first - epoch * self.steps_per_epoch)
+            yield from self._epoch_indices(epoch)[done:, start : start + self.local_batch]
+
+    def _crops(self, first: int) -> Iterator[Crops]:
+        """What a loader that streams cuts out of its pictures, drawn on the host from each step's own generator."""
+        for step in range(first, self.num_steps):
+            generator = mixed_generator(self.run.seed, AUGMENT_STREAM, step)
+            yield crops_of(self.augmenter.policies, self._draw(generator))
 
     def _epoch_indices(self, epoch: int) -> Tensor:
         return epoch_indices(self.setup.config, len(self.loader), self.loader.labels_N, epoch)
@@ -146,13 +171,12 @@ class Trainer:
     def _log(self) -> MetricsLog:
         return MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard)
 
-    def _checked(self, values: dict[str, float]) -> dict[str, float]:
-        if not isfinite(values["loss"]):
+    def _check(self, loss: float) -> None:
+        if not isfinite(loss):
             raise UserError(
-                f"the loss became {values['loss']} by step {self.step}; the last checkpoint is untouched; "
+                f"the loss became {loss} by step {self.step}; the last checkpoint is untouched; "
                 f"lower optim.lr (now {self.optim.lr:g}) or raise method.temperature, in a new folder"
             )
-        return values
 
     def _save(self) -> None:
         if not distributed.is_main():

@@ -1,37 +1,130 @@
-"""A training step as a CUDA graph: where it is used, and that it is the eager step."""
+"""How a step is run: what is chosen where, and that every way is the same step."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from command_line import read_lines, train
+from command_line import PLAIN, contune, read_lines, train
+from torch import Tensor
 
 from contune.errors import UserError
-from contune.train.graph import use_graph
+from contune.methods import METHODS, find_method
+from contune.methods.base import Output
+from contune.models import EncoderSpec
+from contune.train.device import choose_autocast
+from contune.train.engine import STEPS_WORTH_COMPILING, Engine, choose_engine, compiled_forward, eager_forward
+from contune.train.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+LONG = STEPS_WORTH_COMPILING
 
 
-def test_auto_records_on_a_gpu_with_an_optimizer_that_never_asks_the_host() -> None:
-    assert use_graph("auto", "sgd", CUDA)
-    assert use_graph("graph", "adamw", CUDA)
-    assert not use_graph("auto", "lars", CUDA)
-    assert not use_graph("auto", "sgd", CPU)
-    assert not use_graph("eager", "sgd", CUDA)
+@pytest.mark.parametrize(
+    ("name", "optimizer", "device", "num_steps", "compiled", "recorded"),
+    [
+        ("auto", "sgd", CUDA, LONG, True, True),
+        ("auto", "sgd", CUDA, LONG - 1, False, True),
+        ("auto", "lars", CUDA, LONG, True, False),
+        ("auto", "sgd", CPU, LONG, False, False),
+        ("graph", "adamw", CUDA, LONG, False, True),
+        ("compile", "sgd", CUDA, 1, True, True),
+        ("compile", "sgd", CPU, 1, True, False),
+        ("eager", "sgd", CUDA, LONG, False, False),
+    ],
+)
+def test_what_is_chosen(
+    name: str, optimizer: str, device: torch.device, num_steps: int, compiled: bool, recorded: bool
+) -> None:
+    engine = choose_engine(name, optimizer=optimizer, device=device, num_steps=num_steps)
+    assert engine == Engine(compiled=compiled, recorded=recorded)
+
+
+def test_an_engine_in_words() -> None:
+    assert str(Engine(compiled=False, recorded=False)) == "eager"
+    assert str(Engine(compiled=True, recorded=True)) == "compiled and recorded as a CUDA graph"
 
 
 @pytest.mark.parametrize(("optimizer", "device"), [("sgd", CPU), ("lars", CUDA)])
-def test_asking_for_it_where_it_cannot_be_is_a_sentence(optimizer: str, device: torch.device) -> None:
+def test_asking_for_a_recording_where_it_cannot_be_is_a_sentence(optimizer: str, device: torch.device) -> None:
     with pytest.raises(UserError, match=r"run\.engine=graph takes a single process on a CUDA device"):
-        use_graph("graph", optimizer, device)
+        choose_engine("graph", optimizer=optimizer, device=device, num_steps=LONG)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the compiler's front, which finds what it cannot take in; its code generator is torch's to test."""
+    torch.compiler.reset()
+    compile_with = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **_: compile_with(function, backend="aot_eager", fullgraph=True)
+    )
+    spec = EncoderSpec(
+        encoder="resnet-mini", stem="auto", norm="batch", image_size=16, channels=1, mean=(0.5,), std=(0.25,)
+    )
+    torch.manual_seed(0)
+    encoder, method_class = spec.build(), find_method(name)
+    method = method_class(encoder, int(encoder.num_features), 4, method_class.Settings())  # type: ignore[arg-type]  # timm models carry an int
+    views = [torch.randn(8, 1, 16, 16, generator=torch.Generator().manual_seed(view)) for view in range(2)]
+    labels, autocast = torch.arange(8) % 4, choose_autocast("fp32", CPU)
+
+    outputs: list[Output] = []
+    gradients = []
+    for build in (eager_forward, compiled_forward):
+        method.zero_grad()
+        outputs.append(build(method, autocast)(views, labels))
+        outputs[-1].loss.backward()
+        gradients.append([parameter.grad for parameter in method.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
+    torch.testing.assert_close(outputs[0].features_ND, outputs[1].features_ND)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+    assert outputs[0].metrics.keys() == outputs[1].metrics.keys()
+
+
+GPU_RUN = ("digits", "optim.lr=0.0003", "run.log_every=1", "run.precision=fp32", "run.device=cuda")
+"""At a rate at which the rounding of 200 steps stays below the tolerance."""
+ignores_torchs_own_warnings = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+@pytest.fixture
+def reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
 
 @pytest.mark.gpu
-def test_recorded_and_eager_steps_have_the_same_losses(tmp_path: Path) -> None:
+@ignores_torchs_own_warnings
+@pytest.mark.usefixtures("reproducible")
+@pytest.mark.parametrize("engine", ["graph", "compile"])
+def test_every_engine_has_the_losses_of_the_eager_one_over_200_steps(engine: str, tmp_path: Path) -> None:
     losses = []
-    for engine in ("eager", "graph"):
-        train(
-            tmp_path / engine, "digits", "optim.epochs=2", "run.log_every=1", f"run.engine={engine}", "run.device=cuda"
-        )
-        losses.append([line["loss"] for line in read_lines(tmp_path / engine)])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    for name in ("eager", engine):
+        train(tmp_path / name, *GPU_RUN, "optim.epochs=40", f"run.engine={name}")
+        losses.append([line["loss"] for line in read_lines(tmp_path / name)][:200])
+    assert len(losses[0]) == 200
+    assert losses[1] == pytest.approx(losses[0], rel=2e-3)
+
+
+@pytest.mark.gpu
+@ignores_torchs_own_warnings
+@pytest.mark.usefixtures("reproducible")
+@pytest.mark.parametrize("engine", ["graph", "compile"])
+def test_a_run_that_was_stopped_goes_on_exactly(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped by a step that fails, in the middle of an epoch and long after the recording."""
+    settings = (*GPU_RUN, "optim.epochs=8", "run.checkpoint_seconds=0", f"run.engine={engine}")
+    train(tmp_path / "whole", *settings)
+    take_step = Trainer.take_step
+
+    def failing(self: Trainer, *batch: Any) -> dict[str, Tensor]:
+        if self.step == 31:
+            raise KeyboardInterrupt
+        return take_step(self, *batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "take_step", failing)
+        assert contune("train", *settings, *PLAIN, "--out", tmp_path / "parts").code == 130
+    train(tmp_path / "parts", *settings)
+    whole, parts = (
+        [(line["step"], line["loss"]) for line in read_lines(tmp_path / name)] for name in ("whole", "parts")
+    )
+    assert parts == whole

@@ -1,0 +1,80 @@
+"""How a training step is run: as it is, with its forward pass compiled, recorded as a CUDA graph, or both.
+
+A GPU finishes the kernels of a small network's step faster than Python starts them, and batch-norm, ReLU and
+addition, one kernel each, move more memory than the convolutions between them. Recording answers the first, the
+compiler, which fuses them, the second.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from contune import distributed
+from contune.errors import UserError
+from contune.methods.base import Output
+from contune.train.device import Autocast
+
+ENGINES = ("auto", "eager", "compile", "graph")
+STEPS_WORTH_COMPILING = 3000
+"""The compiler takes up to two minutes the first time, and less than a minute from its cache."""
+
+Forward = Callable[[Sequence[Tensor], Tensor | None], Output]
+
+
+class Engine(NamedTuple):
+    compiled: bool
+    """Forward pass, autocast and loss compiled as one."""
+    recorded: bool
+    """The whole step replayed as one CUDA graph."""
+
+    def __str__(self) -> str:
+        words = [word for word, on in (("compiled", self.compiled), ("recorded as a CUDA graph", self.recorded)) if on]
+        return " and ".join(words) or "eager"
+
+
+def choose_engine(name: str, *, optimizer: str, device: torch.device, num_steps: int) -> Engine:
+    """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough."""
+    recordable = can_record(device, optimizer)
+    if name == "graph" and not recordable:
+        raise UserError(
+            "run.engine=graph takes a single process on a CUDA device and optim.name=sgd or adamw; use run.engine=auto"
+        )
+    if name == "eager":
+        return Engine(compiled=False, recorded=False)
+    worthwhile = device.type == "cuda" and num_steps >= STEPS_WORTH_COMPILING
+    return Engine(compiled=name == "compile" or (name == "auto" and worthwhile), recorded=recordable)
+
+
+def can_record(device: torch.device, optimizer: str) -> bool:
+    """On one GPU, with an optimizer that never asks the host."""
+    return device.type == "cuda" and distributed.world_size() == 1 and optimizer != "lars"
+
+
+def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
+    def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        with autocast():
+            output: Output = model(views, labels_B)
+        return output
+
+    return forward
+
+
+def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
+    """The same numbers but for the order of additions. What was compiled is kept for the next run."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
+    eager = eager_forward(model, autocast)
+
+    def parts(views: Sequence[Tensor], labels_B: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        output = eager(views, labels_B)
+        return output.loss, output.features_ND, output.metrics
+
+    compiled = torch.compile(parts, dynamic=False)
+
+    def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        return Output(*compiled(views, labels_B))
+
+    return forward
