@@ -116,7 +116,7 @@ def test_the_recipes_and_settings_that_the_readme_shows_exist() -> None:
         if command not in ("train", "doctor") or any("[" in word for word in words):
             continue
         recipe = words.pop(0) if words and words[0] in RECIPES else "digits"
-        stop = words.index("--out") if "--out" in words else len(words)
+        stop = next((number for number, word in enumerate(words) if word.startswith("--")), len(words))
         settings = [word for word in words[:stop] if word != "method.k1=VALUE"]
         assert all("=" in word for word in settings), (command, words)
         assert isinstance(RECIPES[recipe]().override(settings), Config)

@@ -35,6 +35,54 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "loss 0.5" in shown
 
 
+REPORTS = [progress.Report("train", 1, 9, "loss 2.0"), progress.Report("probe", 3, 5, "")]
+
+
+def test_several_jobs_have_a_bar_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.progress_of_many(["seed 0", "a longer name"]) as update:
+        update(1, REPORTS[0])
+        update(1, REPORTS[1])
+    assert isinstance(sys.stderr, Terminal)
+    waiting, last = sys.stderr.getvalue().splitlines()[-3:-1]  # below them the cursor is turned on again
+    assert "seed 0" in waiting
+    assert "waiting" in waiting
+    for part in ("a longer name", "3/5", "probe"):
+        assert part in last
+
+
+def test_several_jobs_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
+    with progress.progress_of_many(["seed 0", "seed 1"]) as update:
+        now = 11.0
+        for job in (0, 1, 0):
+            update(job, REPORTS[0])
+        now = 22.0
+        update(0, REPORTS[1])
+    assert capsys.readouterr().err == (
+        "seed 0: train 1/9 loss 2.0\nseed 1: train 1/9 loss 2.0\nseed 0: probe 3/5\n"
+    )  # fmt: skip
+
+
+def test_reports_go_elsewhere_a_few_times_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
+    received: list[progress.Report] = []
+    with progress.report_to(received.append), progress.progress("train", 9, unit="steps") as advance:
+        for done, seconds in ((1, 0.0), (2, 0.1), (3, 0.3), (9, 0.31)):
+            now = 100.0 + seconds
+            advance(done, "")
+    assert [report.done for report in received] == [1, 3, 9]
+    assert received[0] == progress.Report("train", 1, 9, "")
+    with progress.progress("train", 9) as advance:
+        advance(1, "")
+    assert len(received) == 3
+    assert capsys.readouterr() == ("", "")
+
+
 def test_other_processes_are_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (progress, console):
         monkeypatch.setattr(module.distributed, "is_main", lambda: False)

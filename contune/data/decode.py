@@ -1,6 +1,6 @@
 """One encoded picture → uint8 pixels, whatever its colours, bit depth or orientation.
 
-Shapes: C channels, H height, W width.
+Shapes: V pieces of it, C channels, H height, W width, S side of a square.
 """
 
 import io
@@ -8,8 +8,9 @@ import struct
 from typing import Literal
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from contune.data.cut import Cut, cut_out, reduction, whole
 from contune.errors import UserError
 
 Encoded = str | bytes | memoryview
@@ -19,54 +20,68 @@ MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _FORMATS = {b"\x89PN": "PNG", b"\xff\xd8\xff": "JPEG", b"RIF": "WEBP"}
 """First bytes of the common formats: to try every plugin in turn costs a third of a thumbnail's time."""
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
+_TURNED = (5, 6, 7, 8)
+"""The EXIF orientations in which height and width change places."""
+_UNREADABLE_EXIF = (SyntaxError, ValueError, KeyError, TypeError, struct.error)
+"""The picture itself is fine then, and stands as it is stored."""
 
 
 def decode_image(source: Encoded, name: str, *, size: int | None, channels: int) -> np.ndarray:
     """Pixels (C, H, W). `size` squashes to a square; None keeps the picture's own height and width."""
-    image = _load(source, name, size)
-    return pixels(_eight_bit(image, name), size=size, channels=channels)
+    if size is not None:
+        return channels_first(decode_pieces(source, name, whole, size=size, channels=channels)[0])
+    with _open(source, name) as image:
+        return channels_first(to_array(_eight_bit(_load(image, name), name), channels))
+
+
+def decode_pieces(source: Encoded, name: str, cut: Cut, *, size: int, channels: int) -> np.ndarray:
+    """The pieces that `cut` chooses, from a single decoding: uint8 (V, S, S, C)."""
+    with _open(source, name) as image:
+        height, width = _upright_size(image, name)
+        pieces = cut(height, width)
+        x_HWC = to_array(_eight_bit(_load(image, name, reduction(pieces, size)), name), channels)
+    return cut_out(x_HWC, pieces, height, width, size)
 
 
 def peek(source: Encoded, name: str) -> tuple[int, bool]:
     """The shorter side and whether the picture is gray, from its header alone."""
-    try:
-        with _open(source, name) as image:
-            return min(image.size), image.mode in _GRAY_MODES or image.mode.startswith("I;16")
-    except Exception as error:  # a damaged file makes Pillow raise nearly anything
-        raise _undecodable(error, name) from error
+    with _open(source, name) as image:
+        return min(image.size), image.mode in _GRAY_MODES or image.mode.startswith("I;16")
 
 
-def pixels(image: Image.Image, *, size: int | None, channels: int) -> np.ndarray:
-    """An 8-bit picture as (C, H, W): colours first, then a bilinear, antialiased squash."""
+def to_array(image: Image.Image, channels: int) -> np.ndarray:
+    """An 8-bit picture as (H, W, C)."""
     if channels not in MODES:
         raise UserError(f"{channels} channels asked for; images are decoded to 1 (gray) or 3 (RGB)")
     if image.mode != MODES[channels]:
         image = image.convert(MODES[channels])
-    if size is not None and image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
-    x_HWC = np.atleast_3d(np.asarray(image))
+    return np.atleast_3d(np.array(image))
+
+
+def channels_first(x_HWC: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
-
-
-def _load(source: Encoded, name: str, size: int | None) -> Image.Image:
-    try:
-        with _open(source, name) as image:
-            if size is not None:
-                # A JPEG decoder can halve while it decodes. Twice the wanted size leaves the final
-                # resize enough pixels to antialias from, at a fraction of the time.
-                image.draft(None, (2 * size, 2 * size))
-            is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
-            image.load()
-            upright = _upright(image)
-            return Image.fromarray(np.asarray(upright).astype(np.uint16)) if is_wide_pgm else upright
-    except Exception as error:  # a damaged file makes Pillow raise nearly anything
-        raise _undecodable(error, name) from error
 
 
 def _open(source: Encoded, name: str) -> Image.Image:
     stream = _stream(source, name)
     known = _FORMATS.get(bytes(stream.getbuffer()[:3]))
-    return Image.open(stream, formats=None if known is None else (known,))
+    try:
+        return Image.open(stream, formats=None if known is None else (known,))
+    except Exception as error:  # a damaged file makes Pillow raise nearly anything
+        raise _undecodable(error, name) from error
+
+
+def _load(image: Image.Image, name: str, reduced_by: int = 1) -> Image.Image:
+    """The picture upright and, where it is a JPEG, with its sides divided while it is decoded."""
+    try:
+        if reduced_by > 1:
+            image.draft(None, (image.width // reduced_by, image.height // reduced_by))
+        is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
+        image.load()
+        upright = _upright(image)
+        return Image.fromarray(np.asarray(upright).astype(np.uint16)) if is_wide_pgm else upright
+    except Exception as error:
+        raise _undecodable(error, name) from error
 
 
 def _stream(source: Encoded, name: str) -> io.BytesIO:
@@ -79,11 +94,22 @@ def _stream(source: Encoded, name: str) -> io.BytesIO:
         raise UserError(f"cannot read image {name!r}: {error.strerror}") from error
 
 
+def _upright_size(image: Image.Image, name: str) -> tuple[int, int]:
+    """Height and width as they will be once the picture is turned the way its EXIF says."""
+    try:
+        turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
+    except _UNREADABLE_EXIF:
+        turned = False
+    except Exception as error:  # a PNG is read to its end for this
+        raise _undecodable(error, name) from error
+    return image.size if turned else (image.height, image.width)
+
+
 def _upright(image: Image.Image) -> Image.Image:
     try:
         return ImageOps.exif_transpose(image)
-    except (SyntaxError, ValueError, KeyError, TypeError, struct.error):
-        return image  # unreadable EXIF: the picture itself is fine, and stands as it is stored
+    except _UNREADABLE_EXIF:
+        return image
 
 
 def _eight_bit(image: Image.Image, name: str) -> Image.Image:

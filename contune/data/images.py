@@ -1,9 +1,8 @@
 """Pictures by index: already pixels, or still encoded and decoded when asked for.
 
-Shapes: N images, C channels, H height, W width.
+Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -14,8 +13,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from contune.data.decode import Encoded, decode_image, pixels
+from contune.data.cut import Cut, cut_out, whole
+from contune.data.decode import Encoded, channels_first, decode_image, decode_pieces, to_array
 from contune.data.sequences import Picked
+from contune.machine import available_cores
 
 Progress = Callable[[int, int], None]
 """Called with how many are done, and of how many."""
@@ -29,6 +30,10 @@ class Images(Protocol):
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
         """uint8 (C, H, W); squashed to a square of `size`, or as large as it is where that is None."""
+        ...
+
+    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
+        """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`."""
         ...
 
 
@@ -46,9 +51,20 @@ class TensorImages:
         x_CHW = self.tensor[index].numpy()
         if x_CHW.shape[0] == channels and (size is None or x_CHW.shape[1:] == (size, size)):
             return x_CHW
-        gray = x_CHW.shape[0] == 1
-        image = Image.fromarray(x_CHW[0] if gray else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
-        return pixels(image, size=size, channels=channels)
+        x_HWC = self._pixels(index, channels) if size is None else self.pieces(index, whole, size, channels)[0]
+        return channels_first(x_HWC)
+
+    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
+        x_HWC = self._pixels(index, channels)
+        height, width = x_HWC.shape[:2]
+        return cut_out(x_HWC, cut(height, width), height, width, size)
+
+    def _pixels(self, index: int, channels: int) -> np.ndarray:
+        x_HWC = self.tensor[index].permute(1, 2, 0).numpy()
+        if x_HWC.shape[2] == channels:
+            return x_HWC
+        gray = x_HWC.shape[2] == 1
+        return to_array(Image.fromarray(x_HWC[..., 0] if gray else np.ascontiguousarray(x_HWC)), channels)
 
     def pick(self, positions: np.ndarray) -> "TensorImages":
         return TensorImages(self.tensor[torch.from_numpy(positions)])
@@ -67,6 +83,9 @@ class EncodedImages:
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
         return decode_image(self.sources[index], self.names[index], size=size, channels=channels)
+
+    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
+        return decode_pieces(self.sources[index], self.names[index], cut, size=size, channels=channels)
 
     def pick(self, positions: np.ndarray) -> "EncodedImages":
         return EncodedImages(Picked(self.sources, positions), Picked(self.names, positions))
@@ -106,4 +125,4 @@ def _num_threads(images: Images, channels: int) -> int:
     if not len(images):
         return 1
     num_pixels = images.decode(len(images) // 2, None, channels)[0].size
-    return (os.cpu_count() or 1) if num_pixels > _THUMBNAIL_PIXELS else 1
+    return available_cores() if num_pixels > _THUMBNAIL_PIXELS else 1

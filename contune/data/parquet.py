@@ -1,9 +1,8 @@
 """Parquet files as the Hugging Face hub has them → splits."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 
-from contune.data.decode import Encoded
+from contune.data.arrow_column import ArrowColumn
 from contune.data.images import EncodedImages
 from contune.data.imageset import ImageSet, Splits
 from contune.data.parquet_columns import image_column, label_column_of, names_in_metadata
 from contune.data.parquet_labels import class_positions
-from contune.data.sequences import NumberedNames, Picked
+from contune.data.sequences import NumberedNames
 from contune.data.walk import visible_files
 from contune.errors import UserError
 
@@ -50,29 +49,6 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     labels, class_names = class_positions(columns, names_in_metadata(schema, label), label, str(path))
     sets = {split: _image_set(by_split[split], images, labels.get(split)) for split, (images, _) in tables.items()}
     return Splits(train=sets["train"], test=sets.get("test"), val=sets.get("val"), class_names=class_names)
-
-
-class ArrowColumn(Sequence[Encoded]):
-    """The values of a binary column, each a view into Arrow's memory."""
-
-    def __init__(self, column: Any) -> None:
-        self._chunks = [chunk for chunk in column.chunks if len(chunk)]
-        self._ends = np.cumsum([len(chunk) for chunk in self._chunks], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if self._chunks else 0
-
-    @overload
-    def __getitem__(self, index: int) -> Encoded: ...
-    @overload
-    def __getitem__(self, index: slice) -> Picked[Encoded]: ...
-    def __getitem__(self, index: int | slice) -> Encoded | Picked[Encoded]:
-        if isinstance(index, slice):
-            return Picked(self, np.arange(len(self))[index])
-        position = range(len(self))[index]
-        number = int(np.searchsorted(self._ends, position, side="right"))
-        chunk = self._chunks[number]
-        return memoryview(chunk[position - int(self._ends[number]) + len(chunk)].as_buffer())
 
 
 def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:

@@ -1,7 +1,9 @@
 """ImageNet-100 (appendix B): ResNet-18 at 224 pixels.
 
 `contune train imagenet100-tcl data.path=IMAGENET data.classes=LIST.txt`, a folder with train/ and val/ and the
-names of its 100 class folders. As in the authors' code images are squashed to 224×224, then cropped with padding.
+names of its 100 class folders. As in the authors' code images are squashed to 224×224, then cropped with padding;
+`data.resident_gib=20` keeps these squares on a GPU with the room. The self-supervised runs stream, so that their
+random crops are cut out of the whole pictures.
 """
 
 from contune.config import Config

@@ -1,5 +1,7 @@
+import gc
 import json
 import pickle
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from image_files import png, random_pixels
 
-from contune.data import load_dataset
+from contune.data import arrow_column, load_dataset
 from contune.data.parquet import parquet_splits
 from contune.errors import UserError
 
@@ -177,6 +179,32 @@ def test_images_travel_to_another_process(tmp_path: Path) -> None:
     part = pickle.loads(pickle.dumps(parquet_splits(path).train.subset([8, 3])))
     assert np.array_equal(part.resident(8, 3).numpy(), pixels_of([8, 3]))
     assert list(part.names) == [f"{path}#8", f"{path}#3"]
+
+
+def test_a_large_column_is_shared_through_a_file_that_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_column, "LARGEST_COPY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    images = parquet_splits(write(tmp_path / "a.parquet", image=structs(range(10)), label=[0] * 10)).train
+    sent = [pickle.dumps(images.subset(part)) for part in ([8, 3], [1], [0, 9])]
+    assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert max(map(len, sent)) < 2000, "no pixels in it"
+    parts = [pickle.loads(part) for part in sent]
+    del images
+    gc.collect()
+    assert list((tmp_path / "temporary").iterdir()) == []
+    for part, seeds in zip(parts, ([8, 3], [1], [0, 9]), strict=True):
+        assert np.array_equal(part.resident(8, 3).numpy(), pixels_of(seeds))
+
+
+def test_no_room_for_that_file_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_column, "LARGEST_COPY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    images = parquet_splits(write(tmp_path / "a.parquet", image=structs(range(3)), label=[0] * 3)).train
+    with pytest.raises(UserError, match=r"absent cannot hold it .*; set TMPDIR to a larger disk, or data\.workers=0"):
+        pickle.dumps(images)
 
 
 def bad(tmp_path: Path, **columns: Any) -> Path:

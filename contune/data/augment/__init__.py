@@ -1,4 +1,4 @@
-"""Batched augmentation in plain torch: drawn per sample from a generator, applied to the whole batch."""
+"""Batched augmentation: drawn per sample from a generator, applied to the whole batch by torch or by kernels."""
 
 from contune.data.augment.policies import POLICIES, build_policy, policy_options
 from contune.data.augment.policy import Params, Policy, slice_params

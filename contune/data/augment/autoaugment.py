@@ -1,32 +1,32 @@
 """AutoAugment for a batch: each sample has its own sub-policy, signs and chances.
 
-A step computes every kind of operation for the whole batch with parameters under which all but the sample's
-own one keep the image: a blend of magnitude 0, the table of the identity, the identity matrix. So nothing is
-grouped by operation, and nothing waits for the device.
+The steps are computed in one of two ways (see grouping.py) that give the same levels: operation by operation, each
+on its own samples, or all at once, every sample going through a blend, a table and a sampling that all but its own
+operation leave at a magnitude of 0, the table of the identity and the identity matrix.
 
 B: samples, S: the two steps, C: channels, H, W: height, width, P: pixels, L: levels.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from contune.data.augment.checks import check_image, check_integer, check_probability
-from contune.data.augment.constants import constant
-from contune.data.augment.geometry import crop_flip, draw_crop_flip, sample_affine
-from contune.data.augment.levels import blend_levels
-from contune.data.augment.lookup import (
-    NUM_LEVELS,
-    TOP_LEVEL,
-    autocontrast_table,
-    equalize_table,
-    histogram,
-    threshold_table,
-)
+from contune.data.augment.color import black
+from contune.data.augment.constants import count_to
+from contune.data.augment.geometry import crop_flip, draw_crop_flip
+from contune.data.augment.grouping import can_ask, each_kind
+from contune.data.augment.levels import OTHERS, blend
+from contune.data.augment.lookup import NUM_LEVELS, TABLES, TOP_LEVEL, look_up
+from contune.data.augment.moves import move
 from contune.data.augment.policy import Params
 from contune.data.augment.resample import resize
-from contune.data.augment.subpolicies import LAST_SIGNED, SUB_POLICIES, Op, sub_policy_table
+from contune.data.augment.subpolicies import LAST_MOVE, LAST_SIGNED, SUB_POLICIES, Op, sub_policy_table
+
+Move = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From levels, operations and magnitudes to levels; a sample whose operation moves no pixels stays as it is."""
 
 
 def choose_steps(
@@ -39,64 +39,56 @@ def choose_steps(
     return torch.where(happens, op, Op.IDENTITY).long(), torch.where(happens, negated, 0.0)
 
 
-def inverse_matrices(op_BS: Tensor, magnitude_BS: Tensor, image_size: int) -> Tensor:
-    """(B, S, 2, 3) from output to input pixels, about the centre; the identity for what moves nothing.
+def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move) -> Tensor:
+    """Operation by operation, on uint8 levels; the operations that move pixels count as one."""
+    kind_BS = op_BS.masked_fill((op_BS > Op.IDENTITY) & (op_BS <= LAST_MOVE), LAST_MOVE)
 
-    torchvision shears about the top left corner and rotates counter-clockwise.
-    """
-    codes = constant((Op.SHEAR_X, Op.SHEAR_Y, Op.TRANSLATE_X, Op.TRANSLATE_Y, Op.ROTATE), op_BS.device)
-    amounts = magnitude_BS[..., None] * (op_BS[..., None] == codes)
-    shear_x, shear_y, translate_x, translate_y, degrees = amounts.unbind(-1)
-    angle = torch.deg2rad(degrees)
-    cos, sin = angle.cos(), angle.sin()
-    half = image_size / 2
-    entries = [
-        *(cos, shear_x - sin, half * shear_x - translate_x),
-        *(shear_y + sin, cos, half * shear_y - translate_y),
-    ]
-    return torch.stack(entries, dim=2).view(*op_BS.shape, 2, 3)
+    def operate(step: int, kind: int, some_BCHW: Tensor, numbers_B: Tensor) -> Tensor:
+        op, magnitude_B = Op(kind), magnitude_BS[:, step].index_select(0, numbers_B)
+        if op in TABLES:
+            index_BCP = some_BCHW.flatten(2).long()
+            table = TABLES[op](index_BCP, magnitude_B)
+            return look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW)
+        some_BCHW = some_BCHW.float()
+        if op in OTHERS:
+            changed = blend(some_BCHW, OTHERS[op](some_BCHW), magnitude_B)
+        else:
+            changed = move(some_BCHW, op_BS[:, step].index_select(0, numbers_B), magnitude_B)
+        return changed.int().to(torch.uint8)  # by way of int32 it is three times as fast
 
-
-def threshold_tables(op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
-    """Tables (B, S, L) of posterize, solarize and invert; the identity for every other operation."""
-    bits_BS = torch.where(op_BS == Op.POSTERIZE, magnitude_BS, 8.0)
-    threshold_BS = torch.where(op_BS == Op.SOLARIZE, magnitude_BS, NUM_LEVELS)
-    return threshold_table(bits_BS, threshold_BS * (op_BS != Op.INVERT))
+    return each_kind(levels_BCHW.to(torch.uint8), kind_BS, operate).float()
 
 
-def map_levels(levels_BCHW: Tensor, table_BL: Tensor, autocontrasted_B: Tensor, equalized_B: Tensor) -> Tensor:
-    """Each channel's levels by the sample's table, or stretched or equalized where that is asked for."""
-    levels_BCP = levels_BCHW.flatten(2)
-    index_BCP = levels_BCP.long()
-    low_BC, high_BC = levels_BCP.aminmax(dim=2)
-    stretch_BCL = autocontrast_table(low_BC, high_BC)
-    spread_BCL = equalize_table(histogram(index_BCP), high_BC)
-    table_BCL = torch.where(autocontrasted_B[:, None, None], stretch_BCL, table_BL[:, None])
-    table_BCL = torch.where(equalized_B[:, None, None], spread_BCL, table_BCL)
-    return table_BCL.gather(2, index_BCP).view_as(levels_BCHW)
-
-
-def autoaugment_levels(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
-    """All steps on whole-number levels in float32; equal to torchvision on uint8."""
-    codes = constant((Op.CONTRAST, Op.COLOR, Op.SHARPNESS, Op.AUTOCONTRAST, Op.EQUALIZE), op_BS.device)
-    is_op_BS5 = op_BS[..., None] == codes
-    blends_BS = (op_BS >= Op.BRIGHTNESS) & (op_BS <= Op.SHARPNESS)
-    if levels_BCHW.shape[1] == 1:  # torchvision's saturation keeps a gray image
-        blends_BS &= op_BS != Op.COLOR
-    blend_BS = magnitude_BS * blends_BS
-    table_BSL = threshold_tables(op_BS, magnitude_BS)
-    inverse_BS23 = inverse_matrices(op_BS, magnitude_BS, levels_BCHW.shape[-1])
+def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move) -> Tensor:
+    """A blend, a table and a sampling of every sample in every step, on float32 levels."""
+    levels_BCHW = levels_BCHW.float()
+    blend_BS = magnitude_BS * ((op_BS > LAST_MOVE) & (op_BS <= LAST_SIGNED))
     for step in range(op_BS.shape[1]):
-        to_mean_B, to_gray_B, to_smooth_B, autocontrasted_B, equalized_B = is_op_BS5[:, step].unbind(1)
-        levels_BCHW = blend_levels(levels_BCHW, blend_BS[:, step], to_mean_B, to_gray_B, to_smooth_B)
-        levels_BCHW = map_levels(levels_BCHW, table_BSL[:, step], autocontrasted_B, equalized_B)
-        levels_BCHW = sample_affine(levels_BCHW, inverse_BS23[:, step], "nearest")
+        op_B, magnitude_B = op_BS[:, step], magnitude_BS[:, step]
+        other = black(levels_BCHW)
+        for op, other_of in OTHERS.items():
+            other = torch.where((op_B == op)[:, None, None, None], other_of(levels_BCHW), other)
+        levels_BCHW = blend(levels_BCHW, other, blend_BS[:, step])
+        index_BCP = levels_BCHW.flatten(2).long()
+        table = count_to(NUM_LEVELS, levels_BCHW.device)
+        for op, table_of in TABLES.items():
+            table = torch.where((op_B == op)[:, None, None], table_of(index_BCP, magnitude_B), table)
+        levels_BCHW = look_up(index_BCP, table).view_as(levels_BCHW)
+        levels_BCHW = move(levels_BCHW, op_B, magnitude_B)
     return levels_BCHW
+
+
+def autoaugment_levels(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move = move) -> Tensor:
+    """All steps on levels, uint8 or whole numbers in float32, to float32; equal to torchvision's on uint8."""
+    if levels_BCHW.shape[1] == 1:  # torchvision's saturation keeps a gray image
+        op_BS = op_BS.masked_fill(op_BS == Op.COLOR, Op.IDENTITY)
+    take_steps = one_by_one if can_ask(levels_BCHW) else all_at_once
+    return take_steps(levels_BCHW, op_BS, magnitude_BS, move)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AutoAugment:
-    """Crop with padding and flip, then the CIFAR-10 policy: the supervised recipe of the paper's authors."""
+    """Crop with padding and flip, then the CIFAR-10 policy with the operations and magnitudes of torchvision."""
 
     image_size: int
     channels: int
@@ -122,4 +114,4 @@ class AutoAugment:
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
         images_BCHW = resize(images_BCHW, self.image_size)
         images_BCHW = crop_flip(images_BCHW, params["crop_start"], params["flip"], self.padding)
-        return autoaugment_levels(images_BCHW.float(), params["op"], params["magnitude"]).div_(TOP_LEVEL)
+        return autoaugment_levels(images_BCHW, params["op"], params["magnitude"]).div_(TOP_LEVEL)

@@ -9,16 +9,17 @@ B: samples, N: the image's side, T: taps from the kernel's centre outwards.
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor
 
 from contune.data.augment.constants import count_to
+from contune.data.augment.grouping import where_chosen
 from contune.data.augment.resample import apply_separable
 
-# A Gaussian this narrow is exactly a single pixel in float32.
 _NARROWEST = 1e-3
+"""A Gaussian this narrow is exactly a single pixel in float32; what is not to be blurred must not divide by 0."""
 
 
 def blur_radius(largest_sigma: float, size: int) -> int:
@@ -42,6 +43,10 @@ def _tap_of_pixel(size: int, radius: int, device: torch.device) -> Tensor:
 
 def gaussian_blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
     """Blurred by sigma_B pixels with reflection at the border; a sigma of 0 leaves the image as it is."""
+    return where_chosen(images_BCNN, sigma_B > 0, partial(_blur, radius=radius), sigma_B)
+
+
+def _blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
     size, device = images_BCNN.shape[-1], images_BCNN.device
     scaled_BT = count_to(radius + 2, device) / sigma_B.clamp(min=_NARROWEST)[:, None]
     taps_BT = (-0.5 * scaled_BT.square_()).exp_()

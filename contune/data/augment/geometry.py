@@ -1,4 +1,4 @@
-"""Moving pixels: integer crop and flip as one exact gather, affine maps as one sampling.
+"""Moving pixels: integer crop and flip as one exact copy of rows, affine maps as one sampling.
 
 B: samples, C: channels, H, W: height, width.
 """
@@ -18,16 +18,21 @@ def draw_crop_flip(num_samples: int, padding: int, flip: float, generator: torch
 
 
 def crop_flip(images_BCHW: Tensor, start_B2: Tensor, flip_B: Tensor, padding: int) -> Tensor:
-    """Zero padding on all sides, a crop of the old size from (top, left), then a horizontal flip."""
+    """Zero padding on all sides, a crop of the old size from (top, left), then a horizontal flip.
+
+    A row of the result is W neighbouring pixels of a padded image, or of its mirror image: the rows are picked from
+    all such windows of both, laid end to end.
+    """
     B, C, H, W = images_BCHW.shape
     device = images_BCHW.device
-    padded = F.pad(images_BCHW, [padding] * 4)
-    y_H, x_W = count_to(H, device, torch.int64), count_to(W, device, torch.int64)
-    rows_BH = start_B2[:, :1] + y_H
-    columns_BW = start_B2[:, 1:] + torch.where(flip_B[:, None], W - 1 - x_W, x_W)
-    index_BHW = rows_BH[:, :, None] * (W + 2 * padding) + columns_BW[:, None, :]
-    index_BCP = index_BHW.view(B, 1, H * W).expand(B, C, H * W)
-    return padded.flatten(2).gather(2, index_BCP).view(B, C, H, W)
+    padded = F.pad(torch.stack([images_BCHW, images_BCHW.flip(3)]), [padding] * 4)
+    top_B, left_B = start_B2.unbind(1)
+    left_B = torch.where(flip_B, 2 * padding - left_B, left_B)
+    image_BC = (flip_B * B + count_to(B, device, torch.int64))[:, None] * C + count_to(C, device, torch.int64)
+    row_BCH = (image_BC * (H + 2 * padding) + top_B[:, None])[:, :, None] + count_to(H, device, torch.int64)
+    window_BCH = row_BCH * (W + 2 * padding) + left_B[:, None, None]
+    windows = padded.view(-1).unfold(0, W, 1)
+    return windows.index_select(0, window_BCH.view(-1)).view(B, C, H, W)
 
 
 def sample_affine(images_BCHW: Tensor, inverse_B23: Tensor, mode: str) -> Tensor:

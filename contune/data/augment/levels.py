@@ -6,19 +6,24 @@ of the additions is torchvision's too, since a sum just under a whole number is 
 B: samples, C: channels, H, W: height, width.
 """
 
-import torch
+from collections.abc import Callable
+
 from torch import Tensor
 
-from contune.data.augment.color import LUMA
-from contune.data.augment.constants import constant
+from contune.data.augment.color import LUMA, black
 from contune.data.augment.lookup import TOP_LEVEL
+from contune.data.augment.subpolicies import Op
 
 
 def gray_levels(levels_BCHW: Tensor) -> Tensor:
     if levels_BCHW.shape[1] == 1:
         return levels_BCHW
-    weighted = levels_BCHW * constant(LUMA, levels_BCHW.device)[:, None, None]
-    return (weighted[:, 0] + weighted[:, 1]).add_(weighted[:, 2]).trunc_()[:, None]
+    red, green, blue = (levels_BCHW[:, c] * weight for c, weight in enumerate(LUMA))
+    return red.add_(green).add_(blue).floor_()[:, None]
+
+
+def mean_gray(levels_BCHW: Tensor) -> Tensor:
+    return gray_levels(levels_BCHW).mean((2, 3), keepdim=True)
 
 
 def smooth_levels(levels_BCHW: Tensor) -> Tensor:
@@ -30,18 +35,17 @@ def smooth_levels(levels_BCHW: Tensor) -> Tensor:
     return smooth
 
 
-def blend_levels(
-    levels_BCHW: Tensor, magnitude_B: Tensor, to_mean_B: Tensor, to_gray_B: Tensor, to_smooth_B: Tensor
-) -> Tensor:
-    """(1 + magnitude) · image - magnitude · other, clamped and truncated; a magnitude of 0 keeps the image.
+OTHERS: dict[Op, Callable[[Tensor], Tensor]] = {
+    Op.BRIGHTNESS: black,
+    Op.CONTRAST: mean_gray,
+    Op.COLOR: gray_levels,
+    Op.SHARPNESS: smooth_levels,
+}
+"""What each operation blends an image with."""
 
-    The other is the mean gray, the gray image or the smoothed image where its flag is set, else black.
-    """
-    magnitude, to_mean, to_gray, to_smooth = (
-        value[:, None, None, None] for value in (magnitude_B, to_mean_B, to_gray_B, to_smooth_B)
-    )
-    gray_B1HW = gray_levels(levels_BCHW)
-    flat_B111 = gray_B1HW.mean((2, 3), keepdim=True) * to_mean
-    other = torch.where(to_smooth, smooth_levels(levels_BCHW), torch.where(to_gray, gray_B1HW, flat_B111))
-    blended = (levels_BCHW * (1 + magnitude)).sub_(other.mul_(magnitude))
-    return blended.clamp_(0, TOP_LEVEL).trunc_()
+
+def blend(levels_BCHW: Tensor, other: Tensor, magnitude_B: Tensor) -> Tensor:
+    """(1 + magnitude) · levels - magnitude · other, clamped and truncated; a magnitude of 0 keeps the image."""
+    magnitude = magnitude_B[:, None, None, None]
+    blended = (levels_BCHW * (1 + magnitude)).sub_(other * magnitude)
+    return blended.clamp_(0, TOP_LEVEL).floor_()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from contune.data.augment.authors import AuthorsAutoAugment
 from contune.data.augment.autoaugment import AutoAugment
 from contune.data.augment.crop_flip import CropFlip, ResizeOnly
 from contune.data.augment.digits import Digits
@@ -11,12 +12,15 @@ from contune.data.augment.policy import Policy
 from contune.data.augment.simaugment import SimAugment
 from contune.errors import UserError, unknown
 
-PolicyClass = type[ResizeOnly] | type[CropFlip] | type[AutoAugment] | type[SimAugment] | type[Digits]
+PolicyClass = (
+    type[ResizeOnly] | type[CropFlip] | type[AutoAugment] | type[AuthorsAutoAugment] | type[SimAugment] | type[Digits]
+)
 
 POLICIES: dict[str, tuple[PolicyClass, Mapping[str, Any]]] = {
     "none": (ResizeOnly, {}),
     "crop-flip": (CropFlip, {}),
     "autoaugment": (AutoAugment, {}),
+    "autoaugment-authors": (AuthorsAutoAugment, {}),
     "simaugment": (SimAugment, {}),
     # The supervised form in the code of the paper's authors.
     "simaugment-supervised": (

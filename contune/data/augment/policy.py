@@ -1,6 +1,6 @@
 """What an augmentation policy is: parameters drawn per sample, then applied to a whole batch."""
 
-from typing import Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,12 +12,36 @@ Params = dict[str, Tensor]
 class Policy(Protocol):
     """One kind of view. Row i of the parameters and image i alone decide result i."""
 
+    @property
+    def image_size(self) -> int:
+        """The side of a view, in pixels."""
+        ...
+
     def draw(self, num_samples: int, generator: torch.Generator) -> Params:
         """Random parameters for `num_samples` images, on the generator's device."""
         ...
 
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
         """uint8 images (B, C, H, W) to float32 in [0, 1] of (B, C, size, size); nothing random in it."""
+        ...
+
+
+@runtime_checkable
+class CropsFirst(Protocol):
+    """A policy that begins with a crop, which may as well be made where an image is decoded, from all its pixels.
+
+    The names of the parameters that decide it begin with `crop_`.
+    """
+
+    @property
+    def interpolation(self) -> Literal["bilinear", "bicubic"]: ...
+
+    def boxes(self, params: Params, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Start (top, left) and size (height, width) of each sample's crop in images of this size, in pixels."""
+        ...
+
+    def apply_cropped(self, crops_BCHW: Tensor, params: Params) -> Tensor:
+        """What `apply` does after the crop, to uint8 crops (B, C, size, size)."""
         ...
 
 

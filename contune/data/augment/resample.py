@@ -70,10 +70,15 @@ def _triangle(distance: Tensor) -> Tensor:
 
 
 def _cubic(distance: Tensor) -> Tensor:
-    """Keys' kernel with a = -1/2: what Pillow, and torch with antialiasing, call bicubic."""
-    near = ((1.5 * distance - 2.5) * distance).mul_(distance).add_(1)
-    far = ((-0.5 * distance + 2.5) * distance).sub_(4).mul_(distance).add_(2)
-    return torch.where(distance < 1, near, far * (distance < 2))
+    """Keys' kernel with a = -1/2: what Pillow, and torch with antialiasing, call bicubic.
+
+    One polynomial up to a distance of 1, another up to 2. Both are 0 at 1, and the second at 2, so that each may be
+    taken at the nearest point of its own interval and the two added.
+    """
+    near, far = distance.clamp(max=1), distance.clamp(1, 2)
+    within_1 = near.mul(1.5).sub_(2.5).mul_(near).mul_(near).add_(1)
+    within_2 = far.mul(-0.5).add_(2.5).mul_(far).sub_(4).mul_(far).add_(2)
+    return within_1.add_(within_2)
 
 
 def box_weights(
@@ -90,8 +95,8 @@ def box_weights(
     distance_BOI = ((in_I + 0.5 - centre_BO1) / step_B11.clamp(min=1)).abs_()
     kernel_BOI = _cubic(distance_BOI) if interpolation == "bicubic" else _triangle(distance_BOI)
     inside_BI = (in_I >= start_B[:, None]) & (in_I < (start_B + size_B)[:, None])
-    weights_BOI = kernel_BOI * inside_BI[:, None]
-    return weights_BOI / weights_BOI.sum(2, keepdim=True)
+    weights_BOI = kernel_BOI.mul_(inside_BI[:, None].float())
+    return weights_BOI.div_(weights_BOI.sum(2, keepdim=True))
 
 
 def apply_separable(images_BCHW: Tensor, rows_BOH: Tensor, columns_BOW: Tensor) -> Tensor:

@@ -90,9 +90,11 @@ class SimAugment:
         params["flip"] = draw_chance(num_samples, self.flip, generator)
         return params
 
+    def boxes(self, params: Params, height: int, width: int) -> tuple[Tensor, Tensor]:
+        return crop_boxes(params, height, width, self.crop_ratio)
+
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
-        height, width = images_BCHW.shape[-2:]
-        start_B2, size_B2 = crop_boxes(params, height, width, self.crop_ratio)
+        start_B2, size_B2 = self.boxes(params, *images_BCHW.shape[-2:])
         views = resized_crop(
             images_BCHW.float(),
             start_B2,
@@ -101,6 +103,14 @@ class SimAugment:
             size=self.image_size,
             interpolation=self.interpolation,
         )
+        return self._change_colours(views, params)
+
+    def apply_cropped(self, crops_BCHW: Tensor, params: Params) -> Tensor:
+        mirrored = torch.where(params["flip"][:, None, None, None], crops_BCHW.flip(3), crops_BCHW)
+        return self._change_colours(mirrored.float(), params)
+
+    def _change_colours(self, views: Tensor, params: Params) -> Tensor:
+        """All but the crop and the flip, to levels 0…255."""
         views = views.div_(TOP_LEVEL).clamp_(0, 1)  # bicubic overshoots at edges
         if self.jitter_probability > 0:
             views = jitter(views, params["jitter_factors"], params["jitter_turn"], params["jitter_order"])

@@ -1,7 +1,6 @@
-"""The AutoAugment policy found on CIFAR-10: 25 sub-policies of two operations each, as torchvision has it.
+"""The AutoAugment policy found on CIFAR-10: 25 sub-policies of two operations each, and torchvision's magnitudes.
 
-The authors of the paper use it on every data set. Their operations are those of the first AutoAugment code
-(magnitudes uniform within a bin, spline geometry); we follow torchvision's, which has fixed magnitudes.
+The authors of the paper use it on every data set, with magnitudes and geometry of their own (see authors.py).
 """
 
 from enum import IntEnum
@@ -31,7 +30,7 @@ class Op(IntEnum):
     EQUALIZE = 14
 
 
-LAST_SIGNED = Op.SHARPNESS
+LAST_MOVE, LAST_SIGNED = Op.ROTATE, Op.SHARPNESS
 
 Step = tuple[Op, float, int]
 """An operation, its probability and the bin (0 to 9) of its magnitude; bin 0 where there is none."""

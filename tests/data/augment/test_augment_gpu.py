@@ -1,4 +1,7 @@
-"""On a CUDA device: the same views as on the CPU, no wait for the device, and capture in a CUDA graph."""
+"""On a CUDA device: the same views as on the CPU, no wait for the device, and capture in a CUDA graph.
+
+`auto` takes the kernels where there are any, `torch` never.
+"""
 
 from collections.abc import Iterator
 
@@ -18,14 +21,14 @@ def _debug_mode_restored() -> Iterator[None]:
     torch.cuda.set_sync_debug_mode("default")
 
 
-def batch(name: str) -> tuple[Augmenter, Tensor, list[Params]]:
+def batch(name: str, backend: str) -> tuple[Augmenter, Tensor, list[Params]]:
     policy = build_policy(name, image_size=32, channels=3)
-    augmenter = Augmenter([policy, policy], [0.0] * 3, [1.0] * 3)
+    augmenter = Augmenter([policy, policy], [0.0] * 3, [1.0] * 3, backend)
     generator = torch.Generator(CUDA).manual_seed(0)
     coarse = torch.rand(256, 3, 5, 5, generator=generator, device=CUDA)
     images = torch.nn.functional.interpolate(coarse, size=(32, 32), mode="bilinear").mul(255).to(torch.uint8)
     params = augmenter.draw(256, generator)
-    augmenter.apply(images, params)  # makes the constants
+    augmenter.apply(images, params)  # compiles kernels and makes the constants
     return augmenter, images, params
 
 
@@ -33,29 +36,32 @@ def on_cpu(params: list[Params]) -> list[Params]:
     return [{name: value.cpu() for name, value in view.items()} for view in params]
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_views_are_those_of_the_cpu(name: str) -> None:
-    augmenter, images, params = batch(name)
+def test_views_are_those_of_the_cpu(name: str, backend: str) -> None:
+    augmenter, images, params = batch(name, backend)
     ours = torch.cat(augmenter.apply(images, params)).cpu()
     theirs = torch.cat(augmenter.apply(images.cpu(), on_cpu(params)))
     # Sines, sums and divisions round differently, so one value in 10,000 may be off by a pixel or a level.
     assert ((ours - theirs).abs() > 1e-4).float().mean() < 1e-4
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("name", list(POLICIES))
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
 @pytest.mark.usefixtures("_debug_mode_restored")
-def test_nothing_waits_for_the_device(name: str) -> None:
-    augmenter, images, params = batch(name)
+def test_nothing_waits_for_the_device(name: str, backend: str) -> None:
+    augmenter, images, params = batch(name, backend)
     generator = torch.Generator(CUDA).manual_seed(1)
     torch.cuda.set_sync_debug_mode("error")
     augmenter.draw(256, generator)
     augmenter.apply(images, params)
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("name", list(POLICIES))
-def test_a_graph_replays_with_new_parameters(name: str) -> None:
-    augmenter, images, params = batch(name)
+def test_a_graph_replays_with_new_parameters(name: str, backend: str) -> None:
+    augmenter, images, params = batch(name, backend)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         captured = augmenter.apply(images, params)
@@ -70,7 +76,7 @@ def test_a_graph_replays_with_new_parameters(name: str) -> None:
 
 
 def test_tf32_costs_less_than_a_level() -> None:
-    augmenter, images, params = batch("simaugment")
+    augmenter, images, params = batch("simaugment", "torch")
     exact = torch.cat(augmenter.apply(images, params))
     precision = torch.get_float32_matmul_precision()
     try:

@@ -1,0 +1,8 @@
+"""What of this machine is ours to use."""
+
+import os
+
+
+def available_cores() -> int:
+    """Cores that this process may run on, which in a container or a batch job may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
