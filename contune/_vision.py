@@ -28,6 +28,5 @@ _import_torchvision()
 
 import timm  # noqa: E402  (after torchvision is importable)
 import torchvision  # noqa: E402
-from timm.optim import Lars  # noqa: E402
 
-__all__ = ["Lars", "timm", "torchvision"]
+__all__ = ["timm", "torchvision"]

@@ -46,11 +46,14 @@ class DataConfig:
 @dataclass(kw_only=True)
 class AugmentConfig:
     policy: str = "autoaugment"
-    """A policy and its options: `autoaugment`, `simaugment blur=0 crop_scale=0.2,1`, `crop-flip padding=2`, …"""
+    """A policy and its options: `autoaugment`, `simaugment blur=0 crop_scale=0.2,1`, `crop-flip padding=2`, …
+
+    `autoaugment` has torchvision's operations, `autoaugment-authors` those in the code of the paper's authors.
+    """
     views: int = ranged(2, low=1)
     """Augmented views of each image in a batch."""
     per_view: tuple[str, ...] = ()
-    """Instead of one policy for all, a policy for each view (separate them with commas; options with spaces)."""
+    """Instead of one policy for all, one for each view: `simaugment; simaugment; simaugment size=16 blur=0`."""
 
 
 @dataclass(kw_only=True)
@@ -70,7 +73,7 @@ class MethodConfig:
 
 @dataclass(kw_only=True)
 class OptimConfig:
-    name: str = one_of("sgd", ("sgd", "lars", "adamw"))
+    name: str = one_of("sgd", ("sgd", "lars", "adam", "adamw"))
     epochs: int = ranged(100, low=0)
     batch_images: int = ranged(128, low=1)
     """Images in a batch over all processes; the loss sees batch_images × augment.views embeddings."""

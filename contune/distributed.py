@@ -57,6 +57,14 @@ def gather(local: Tensor) -> Tensor:
     return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
+def gather_and_sum(local: Tensor) -> Tensor:
+    """The rows of all ranks, for a loss that every rank takes of its own rows alone: gradients are added up.
+
+    Where every rank takes the loss of the whole batch `gather` gives the same without asking the others.
+    """
+    return _GatherAndSum.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
 @dataclass(frozen=True)
 class Partition:
     """How the rows of a batch are spread over ranks, which need not have equally many."""
@@ -124,6 +132,20 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         start = rank() * ctx.num_local
         return grads[0][start : start + ctx.num_local] * world_size()
+
+
+class _GatherAndSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor) -> Tensor:
+        parts = [torch.empty_like(local) for _ in range(world_size())]
+        dist.all_gather(parts, local.contiguous())
+        ctx.num_local = local.shape[0]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        start = rank() * ctx.num_local
+        return total(grads[0])[start : start + ctx.num_local]
 
 
 def _active() -> bool:

@@ -39,7 +39,8 @@ def parse(text: str, annotation: Any, key: str) -> Value:
             return None
         return parse(text, next(a for a in arguments if a is not type(None)), key)
     if origin is tuple:
-        return tuple(parse(part.strip(), arguments[0], key) for part in text.split(",") if part.strip())
+        separator = ";" if ";" in text else ","  # the former where the parts have commas of their own
+        return tuple(parse(part.strip(), arguments[0], key) for part in text.split(separator) if part.strip())
     if annotation is bool:
         return _parse_bool(text, key)
     if annotation in (int, float):

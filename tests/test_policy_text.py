@@ -2,6 +2,7 @@
 
 import pytest
 
+from contune.config import Config
 from contune.data.augment.crop_flip import CropFlip
 from contune.data.augment.simaugment import SimAugment
 from contune.data.augment.spec import policy_from_text
@@ -34,3 +35,15 @@ def test_what_is_no_policy(text: str, sentence: str) -> None:
     with pytest.raises(UserError) as caught:
         policy_from_text(text, image_size=32, channels=3)
     assert str(caught.value).startswith(sentence)
+
+
+def test_a_view_may_have_a_size_of_its_own() -> None:
+    small = policy_from_text("simaugment size=16 blur=0", image_size=32, channels=3)
+    assert (small.image_size, small.blur) == (16, 0.0)  # type: ignore[attr-defined]  # SimAugment's
+    with pytest.raises(UserError, match="whole number"):
+        policy_from_text("simaugment size=half", image_size=32, channels=3)
+
+
+def test_policies_of_views_are_separated_by_semicolons_where_options_have_commas() -> None:
+    config = Config().override(["augment.views=2", "augment.per_view=simaugment crop_scale=0.2,1; crop-flip"])
+    assert config.augment.per_view == ("simaugment crop_scale=0.2,1", "crop-flip")

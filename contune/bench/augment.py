@@ -72,11 +72,11 @@ def run_augment_bench(
     record.make_folder(out)
     if absent:
         say(f"not installed, so not compared: {', '.join(absent)}")
-    circumstances = {
-        "bench": "augment", **record.circumstances(where), "num_views": num_views, "image_size": image_size,
-        "mean": MEAN, "std": STD, "seconds": seconds, "baseline": baseline(where),
-        "sources": {contestant.name: contestant.source for contestant in everybody}, "not_installed": absent,
+    plan = {
+        "num_views": num_views, "image_size": image_size, "mean": MEAN, "std": STD, "seconds": seconds,
+        "baseline": baseline(where), "sources": {c.name: c.source for c in everybody}, "not_installed": absent,
     }  # fmt: skip
+    result: dict[str, Any] = {}
     rows: list[Row] = []
     with progress("bench augment", len(everybody) * (1 + ROUNDS), unit="laps") as advance:
         count = counter(advance)
@@ -88,9 +88,9 @@ def run_augment_bench(
                 count(1, f"{policy}: {runner.contestant.name}")
                 own = [_row(runner, runners, task) for runner in runners if runner.ms or runner.problem]
                 rows = before + own
-                record.write(circumstances | {"rows": rows}, out)  # so that what is stopped leaves what it has
+                result = {"bench": "augment", **record.circumstances(where), **plan, "rows": rows}
+                record.write(result, out)  # so that a run that is stopped leaves what it has
             _show(policy, own)
-    result = circumstances | {"rows": rows}
     say(f"\nrows     {out}\ndrawing  {draw(result, out)}")
     return result
 
@@ -173,6 +173,8 @@ def _row(runner: Runner, runners: list[Runner], task: Task) -> Row:
 
 def _show(policy: str, rows: Sequence[Row]) -> None:
     """Views a second with their quartiles, and how many times contune's time."""
+    if not rows:
+        return
     say(f"\n{policy}")
     columns = ("contestant", "views/s", "quartiles", "× contune's time", "remark")
     show_table(columns, [_cells(row) for row in rows], numbers=columns[1:4])

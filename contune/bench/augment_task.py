@@ -59,9 +59,9 @@ def check_views(views: Tensor, task: Task) -> None:
 
 
 def fastest(calls: Mapping[str, Callable[[], object]]) -> str:
-    """The name of the one whose best of three is the best; they run in turns."""
+    """The name of the one whose best of five is the best; they run in turns."""
     best = dict.fromkeys(calls, float("inf"))
-    for _ in range(3):
+    for _ in range(5):
         for name, call in calls.items():
             start = time.perf_counter()
             call()

@@ -3,7 +3,6 @@
 It has two generations of them and two kinds of images, Pillow's and uint8 tensors: the fastest here takes part.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from contune._vision import torchvision
 from contune.bench.augment_task import MEAN, STD, Contestant, Started, Task, fastest
+from contune.machine import available_cores
 
 _TRIAL_IMAGES = 32
 _PREFETCH = 2
@@ -150,7 +150,7 @@ class Stream:
 def _workers(task: Task) -> Iterator[Started]:
     """A batch is made by one worker and handed over in shared memory; on its way to a GPU it is pinned."""
     views, form = _views(task)
-    num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_workers = available_cores()
     stream = Stream(views, task, num_workers)
     yield Started(
         call=stream.next,

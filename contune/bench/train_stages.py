@@ -160,7 +160,7 @@ def _logged(trainer: Trainer, batches: Iterator[Batch], log: MetricsLog) -> Call
 def _encoder_alone(setup: Setup, num_views: int) -> Callable[[], object]:
     """Compiled with its autocast and recorded on a GPU, as it is on a CPU."""
     device = setup.device
-    on_gpu = can_record(device, "sgd")
+    on_gpu = can_record(device)
     memory_format = torch.channels_last if on_gpu else torch.contiguous_format
     encoder: nn.Module = setup.spec.build().to(device, memory_format=memory_format)  # type: ignore[call-overload]  # torch types only the 4-D form
     optimizer = build_optimizer(encoder, "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4)
@@ -196,7 +196,7 @@ def _augmentation(setup: Setup) -> Callable[[], object]:
         views = augmenter.apply(images_BCHW, augmenter.draw(len(images_BCHW), generator), setup.view_dtype)
         return {str(number): view for number, view in enumerate(views)}
 
-    run = GraphedStep(step, generator) if can_record(device, "sgd") else step
+    run = GraphedStep(step, generator) if can_record(device) else step
     return lambda: run(images_BCHW, None)
 
 
@@ -209,5 +209,5 @@ def _loss(num_views: int, device: torch.device) -> Callable[[], object]:
         (gradient,) = torch.autograd.grad(loss, z_ND)
         return {"loss": loss.detach(), "gradient": gradient}
 
-    run = GraphedStep(step, torch.Generator(device)) if can_record(device, "sgd") else step
+    run = GraphedStep(step, torch.Generator(device)) if can_record(device) else step
     return lambda: run(labels_N, None)

@@ -64,7 +64,7 @@ def train_linear(
         optimizer.step()
         return {"loss": loss.detach()}
 
-    run_step: Step = GraphedStep(step, generator) if can_record(device, "sgd") else step
+    run_step: Step = GraphedStep(step, generator) if can_record(device) else step
     crops = _crops(augmenter, len(loader), batch, seed, epochs) if begin_with_crops(augmenter.policies) else None
     batches = loader.batches(_indices(len(loader), batch, seed, epochs), crops)
     for epoch in range(epochs):

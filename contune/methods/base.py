@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,15 @@ class Output:
     """Scalars worth a curve, still on the device."""
 
 
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters with a rate of their own."""
+
+    parameters: list[nn.Parameter]
+    constant: bool = False
+    """Whether their rate stays at optim.lr, where that of the others follows the schedule."""
+
+
 class Method(nn.Module):
     """The base of all methods. The fields of its `Settings` are what `method.*` sets on the command line."""
 
@@ -34,6 +44,10 @@ class Method(nn.Module):
             return True
 
     settings: Settings
+    epoch: Tensor
+    """How many epochs are done, with fractions: a number on the device, so that a recorded step sees it change."""
+    share: Tensor
+    """How much of the training is done, 0 to 1, likewise."""
     classifier: nn.Module | None
     """From features to class scores, in a method that trains one with the encoder."""
 
@@ -43,6 +57,8 @@ class Method(nn.Module):
         self.num_features = num_features
         self.settings = settings
         self.classifier = None
+        self.register_buffer("epoch", torch.zeros(()), persistent=False)
+        self.register_buffer("share", torch.zeros(()), persistent=False)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         """views: one (B, C, H, W) batch a view; labels_B: (B,) integers, or None without labels."""
@@ -51,10 +67,24 @@ class Method(nn.Module):
     def after_step(self) -> None:
         """Called after each optimizer step, for a momentum encoder or a queue."""
 
+    def parameter_groups(self) -> list[ParameterGroup]:
+        """All that is trained; more than one group where some of it has a rate of its own."""
+        return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
+
+    def set_time(self, epoch: float, epochs: int) -> None:
+        """Called before each step: `epoch` of `epochs` epochs are done."""
+        self.epoch.fill_(epoch)
+        self.share.fill_(epoch / max(epochs, 1))
+
     def encode(self, views: Sequence[Tensor]) -> Tensor:
-        """All views through the encoder at once, so that batch-norm sees them together."""
-        features_ND: Tensor = self.encoder(torch.cat(list(views)))
-        return features_ND
+        """All views of a size through the encoder at once, so that batch-norm sees them together."""
+        return encoded(self.encoder, views)
+
+
+def encoded(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
+    """Features of all views, stacked; neighbouring views of the same size go through together."""
+    parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:

@@ -36,22 +36,19 @@ class Engine(NamedTuple):
         return " and ".join(words) or "eager"
 
 
-def choose_engine(name: str, *, optimizer: str, device: torch.device, num_steps: int) -> Engine:
+def choose_engine(name: str, *, device: torch.device, num_steps: int) -> Engine:
     """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough."""
-    recordable = can_record(device, optimizer)
+    recordable = can_record(device)
     if name == "graph" and not recordable:
-        raise UserError(
-            "run.engine=graph takes a single process on a CUDA device and optim.name=sgd or adamw; use run.engine=auto"
-        )
+        raise UserError("run.engine=graph takes a single process on a CUDA device; use run.engine=auto")
     if name == "eager":
         return Engine(compiled=False, recorded=False)
     worthwhile = device.type == "cuda" and num_steps >= STEPS_WORTH_COMPILING
     return Engine(compiled=name == "compile" or (name == "auto" and worthwhile), recorded=recordable)
 
 
-def can_record(device: torch.device, optimizer: str) -> bool:
-    """On one GPU, with an optimizer that never asks the host."""
-    return device.type == "cuda" and distributed.world_size() == 1 and optimizer != "lars"
+def can_record(device: torch.device) -> bool:
+    return device.type == "cuda" and distributed.world_size() == 1
 
 
 def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contune._vision import Lars
+from contune.methods.base import Method, ParameterGroup
+from contune.train.lars import Lars
 
 
 def build_optimizer(
@@ -17,35 +18,45 @@ def build_optimizer(
     LARS has solo-learn's values, which the paper's self-supervised runs use: trust coefficient 0.02, ratio
     clipped at 1, no decay and no scaling of biases and batch-norm.
     """
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    fused = all(parameter.device.type == "cuda" for parameter in parameters)
-    # On a GPU the rate is a tensor, so that a recorded step sees it change.
-    rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-    if name == "adamw":
-        return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay, fused=fused, capturable=fused)
+    groups = module.parameter_groups() if isinstance(module, Method) else [ParameterGroup(_trained(module))]
+    fused = groups[0].parameters[0].device.type == "cuda"
     if name == "lars":
-        lars: torch.optim.Optimizer = Lars(
-            _decay_groups(parameters, weight_decay),
-            lr=lr,
-            momentum=momentum,
-            trust_coeff=0.02,
-            trust_clip=True,
-        )
-        return lars
-    return torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=weight_decay, fused=fused)
+        return Lars(_decay_groups(groups, lr, weight_decay), lr=lr, momentum=momentum)
+    plain = [_group(group.parameters, group.constant, lr, weight_decay) for group in groups]
+    if name == "adamw":
+        return torch.optim.AdamW(plain, fused=fused, capturable=fused)
+    if name == "adam":
+        return torch.optim.Adam(plain, fused=fused, capturable=fused)
+    return torch.optim.SGD(plain, momentum=momentum, fused=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Of all groups but those whose rate is constant."""
     for group in optimizer.param_groups:
+        if group.get("constant"):
+            continue
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
         else:
             group["lr"] = lr
 
 
-def _decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    parameters = list(parameters)
-    return [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _decay_groups(groups: Iterable[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
+    """Weight matrices, which decay and are scaled, apart from biases and batch-norm, which do neither."""
+    parts = [
+        _group([p for p in group.parameters if (p.dim() > 1) == matrices], group.constant, lr, weight_decay * matrices)
+        for group in groups
+        for matrices in (True, False)
     ]
+    return [part for part in parts if part["params"]]
+
+
+def _group(parameters: list[nn.Parameter], constant: bool, lr: float, weight_decay: float) -> dict[str, Any]:
+    # On a GPU the rate is a tensor, so that a recorded step sees it change, and each group's own.
+    on_gpu = any(parameter.is_cuda for parameter in parameters)
+    rate = torch.tensor(lr, device=parameters[0].device) if on_gpu else lr
+    return {"params": parameters, "lr": rate, "weight_decay": weight_decay, "constant": constant}

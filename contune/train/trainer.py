@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from contune import distributed
+from contune.console import say
 from contune.data.augment import Params, slice_params
 from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Batch, Loader
@@ -23,6 +24,7 @@ from contune.methods.base import labels_of_views
 from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
+from contune.train.collapse import collapse_sentence, spread
 from contune.train.engine import choose_engine, compiled_forward, eager_forward
 from contune.train.graph import GraphedStep, Step
 from contune.train.log import MetricsLog
@@ -57,9 +59,8 @@ class Trainer:
         self.probe = self._online_probe()
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
-        self.engine = choose_engine(
-            self.run.engine, optimizer=self.optim.name, device=setup.device, num_steps=self.num_steps
-        )
+        self.said_collapsed = False
+        self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
         self.run_step: Step = GraphedStep(self._step, self.generator) if self.engine.recorded else self._step
 
@@ -85,6 +86,7 @@ class Trainer:
         """One step on a batch; the host does not wait for it."""
         self.lr = self._learning_rate()
         set_learning_rate(self.optimizer, self.lr)
+        self.method.set_time(self.step / self.steps_per_epoch, self.optim.epochs)
         self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
         metrics = self.run_step(images_BCHW, labels_B)
         self.step += 1
@@ -93,7 +95,7 @@ class Trainer:
     def _report(self, watch: Watch) -> float:
         """Shows where training is; the seconds since it was last shown."""
         means, seconds, num_steps = watch.read()
-        self._check(means["loss"])
+        self._check(means)
         rate = num_steps * self.views_per_step / seconds
         epoch = self.step / self.steps_per_epoch
         values = {"epoch": epoch, "lr": self.lr, **means, "views_per_second": rate}
@@ -116,7 +118,7 @@ class Trainer:
         output.loss.backward()
         self.optimizer.step()
         self.method.after_step()
-        metrics = {"loss": output.loss, **output.metrics}
+        metrics = {"loss": output.loss, **output.metrics, **spread(output.features_ND, len(views))}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
         return metrics
@@ -171,12 +173,17 @@ class Trainer:
     def _log(self) -> MetricsLog:
         return MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard)
 
-    def _check(self, loss: float) -> None:
+    def _check(self, means: dict[str, float]) -> None:
+        loss = means["loss"]
         if not isfinite(loss):
             raise UserError(
                 f"the loss became {loss} by step {self.step}; the last checkpoint is untouched; "
                 f"lower optim.lr (now {self.optim.lr:g}) or raise method.temperature, in a new folder"
             )
+        sentence = collapse_sentence(means["effective_rank"], self.step)
+        if sentence is not None and not self.said_collapsed:
+            self.said_collapsed = True
+            say(sentence)
 
     def _save(self) -> None:
         if not distributed.is_main():

@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from timm.optim import Lars as TimmLars
 from torch import nn
 
+from contune.methods.base import ParameterGroup
+from contune.methods.tcl import TCL
 from contune.train.optim import build_optimizer, set_learning_rate
 
 
@@ -19,7 +22,42 @@ def test_lars_leaves_one_dimensional_parameters_alone() -> None:
     assert {p.dim() for p in matrices["params"]} == {2, 4}
     assert len(matrices["params"]) + len(vectors["params"]) == len(list(module.parameters()))
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (1e-4, 0.0)
-    assert (matrices["trust_coeff"], matrices["trust_clip"], matrices["momentum"]) == (0.02, True, 0.9)
+    assert (matrices["trust_coefficient"], matrices["momentum"]) == (0.02, 0.9)
+
+
+def test_lars_is_timms_over_several_steps() -> None:
+    ours, theirs = network(), network()
+    optimizer = build_optimizer(ours, "lars", lr=0.4, momentum=0.9, weight_decay=1e-2)
+    matrices, vectors = ([p for p in theirs.parameters() if (p.dim() > 1) == many] for many in (True, False))
+    reference = TimmLars(
+        [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}],
+        lr=0.4, momentum=0.9, trust_coeff=0.02, trust_clip=True,
+    )  # fmt: skip
+    for step in range(5):
+        x = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(step))
+        for module, stepper in ((ours, optimizer), (theirs, reference)):
+            set_learning_rate(stepper, 0.4 / (1 + step))
+            stepper.zero_grad()
+            module(x).square().sum().backward()
+            stepper.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_constant_rate_stays() -> None:
+    class TwoRates(TCL):
+        def parameter_groups(self) -> list[ParameterGroup]:
+            return [
+                ParameterGroup(list(self.encoder.parameters())),
+                ParameterGroup(list(self.projector.parameters()), constant=True),
+            ]
+
+    method = TwoRates(nn.Linear(4, 4), 4, 2, TCL.Settings())
+    for name, num_groups in (("sgd", 2), ("adam", 2), ("lars", 4)):
+        optimizer = build_optimizer(method, name, lr=0.4, momentum=0.9, weight_decay=1e-4)
+        set_learning_rate(optimizer, 0.1)
+        rates = [group["lr"] for group in optimizer.param_groups]
+        assert rates == [0.1] * (num_groups // 2) + [0.4] * (num_groups // 2)
 
 
 def test_lars_scales_a_matrix_by_the_trust_ratio_and_a_bias_not_at_all() -> None:
