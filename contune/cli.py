@@ -80,6 +80,7 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     from contune.console import say, show_measures
     from contune.run import RunFolder
     from contune.train.session import train as run_training
+    from contune.train.stopwatch import in_words
 
     config = _config(recipe, overrides)
     folder = RunFolder(out or Path("runs") / _run_name(recipe, overrides))
@@ -92,7 +93,9 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
         return  # a process that only helped to train
     say()
     show_measures(result)
-    say(f"\nencoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
+    if "stages" in result:
+        say(f"\ntook     {in_words(result['stages'])}")
+    say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
     if folder.report_file.exists():
         say(f"report   {folder.report_file}")
 

@@ -1,7 +1,5 @@
 """Training curves: one small drawing a metric, in the page's own colours."""
 
-import re
-from io import StringIO
 from math import isfinite
 from typing import Any
 
@@ -11,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.analysis.page import escape, lead, missing, section
+from contune.analysis.svg import inline_svg, svg_text
 
 MAX_POINTS = 400
 _TITLES = {
@@ -82,10 +81,7 @@ def draw(name: str, axis: str, points_N2: np.ndarray, description: str) -> str:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         if name in _FROM_ZERO:
             axes.set_ylim(0, 1.08 * y_N.max() or 1)
-        out = StringIO()
-        nobody = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(out, format="svg", transparent=True, metadata=nobody)
-    return _inline(out.getvalue(), description)
+        return inline_svg(svg_text(figure), description, _COLOURS)
 
 
 def number(value: float) -> str:
@@ -101,16 +97,3 @@ def _thin(points_N2: np.ndarray) -> np.ndarray:
     starts = np.arange(0, len(points_N2), _group_size(len(points_N2)))
     sums_N2: np.ndarray = np.add.reduceat(points_N2, starts)
     return sums_N2 / np.diff(np.append(starts, len(points_N2)))[:, None]
-
-
-def _inline(svg: str, description: str) -> str:
-    """Out of a whole SVG document, an element that takes its colours and its size from the page."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # the same in every drawing, and nothing refers to them
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would hold for the whole page
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for drawn, shown in _COLOURS.items():
-        svg = svg.replace(drawn, shown)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)

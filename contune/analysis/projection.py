@@ -13,6 +13,8 @@ from torch import Tensor
 MIN_POINTS = 5
 NUM_COMPONENTS = 50
 PERPLEXITY = 30.0
+NUM_ITERATIONS = 500
+"""Half of scikit-learn's: from a PCA start the map hardly changes in the second half, which takes as long."""
 SAME = 1e-6
 """Unit vectors that differ by less in every coordinate are one point."""
 
@@ -37,6 +39,7 @@ def project(features_ND: Tensor) -> np.ndarray:
     tsne = TSNE(
         perplexity=min(PERPLEXITY, (num - 1) / 3),
         init="pca" if width > 1 else "random",
+        max_iter=NUM_ITERATIONS,
         random_state=0,
     )
     # One thread adds up in one order, so the bytes are reproducible; and where other processes hold the cores,

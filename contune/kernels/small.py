@@ -47,25 +47,41 @@ def pair_loss(z_ND: Tensor, labels_N: Tensor, question: Question) -> tuple[Tenso
 
 def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, knobs: Knobs, reduction: str) -> tuple[Tensor, Tensor, Tensor]:
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
-    from contune.kernels import small_tiles  # needs triton, which a CPU-only torch does not bring
-
     num, dim = z_ND.shape
-    half = knobs.precision == "fast"
-    scale = fused.HALF_SCALE if half else 1.0
-    to_log2 = fused.LOG2_E / knobs.temperature
     options = _options(dim, knobs.precision, knobs.variant, knobs.k1 > 0)
-    grid = (-(-num // ROW_BLOCK),)
+    scale = fused.HALF_SCALE if options["HALF"] else 1.0
+    to_log2 = fused.LOG2_E / knobs.temperature
     anchors_7N = torch.empty((7, num), device=z_ND.device)
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
-    small_tiles.anchors_kernel[grid](
-        z_ND, labels_N, anchors_7N, num, *z_ND.stride(), to_log2, knobs.temperature, knobs.k1, knobs.k2, scale,
-        **options,
+    _launch(
+        "anchors_kernel", z_ND, labels_N,
+        (anchors_7N, num, *z_ND.stride(), to_log2, knobs.temperature, knobs.k1, knobs.k2, scale), options,
     )  # fmt: skip
-    small_tiles.gradient_kernel[grid](
-        z_ND, labels_N, anchors_7N, loss, grad_ND, num, *z_ND.stride(),
-        to_log2, knobs.temperature, knobs.temperature * knobs.k1, knobs.k2, scale, **options, MEAN=reduction == "mean",
+    _launch(
+        "gradient_kernel", z_ND, labels_N,
+        (anchors_7N, loss, grad_ND, num, *z_ND.stride(),
+         to_log2, knobs.temperature, knobs.temperature * knobs.k1, knobs.k2, scale, reduction == "mean"), options,
     )  # fmt: skip
     return loss, anchors_7N[1], grad_ND
+
+
+_compiled: dict[tuple[object, ...], Any] = {}
+"""Kernels as Triton compiled them, by all that it looks at to choose one: that choice takes longer than a launch."""
+
+
+def _launch(name: str, z_ND: Tensor, labels_N: Tensor, rest: tuple[object, ...], options: dict[str, Any]) -> None:
+    """One program for each block of anchors."""
+    aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
+    key = (name, z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, id(options), rest[-1] is True)
+    grid = (-(-len(z_ND) // ROW_BLOCK), 1, 1)
+    known = _compiled.get(key)
+    if known is None:
+        from contune.kernels import small_tiles  # needs triton, which a CPU-only torch does not bring
+
+        # The interpreter compiles nothing, and so gives nothing to remember.
+        _compiled[key] = getattr(small_tiles, name)[grid](z_ND, labels_N, *rest, **options)
+    else:
+        known[grid](z_ND, labels_N, *rest, *_constants(options))
 
 
 class _SmallLoss(torch.autograd.Function):
@@ -101,3 +117,8 @@ def _options(dim: int, precision: str, variant: str, pulls: bool) -> dict[str, A
         "num_warps": 4,
         "num_stages": 2,
     }
+
+
+def _constants(options: dict[str, Any]) -> list[Any]:
+    """The options that are arguments of the kernels, in their order."""
+    return [value for name, value in options.items() if name.isupper()]

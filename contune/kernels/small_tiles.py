@@ -76,9 +76,9 @@ def anchors_kernel(
 @triton.jit
 def gradient_kernel(
     z_ptr, label_ptr, anchor_ptr, loss_ptr, grad_ptr, num, row_stride, column_stride,
-    to_log2, temperature, pull_factor, k2, scale,
+    to_log2, temperature, pull_factor, k2, scale, MEAN: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    PULLS: tl.constexpr, INNER: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr, MEAN: tl.constexpr,
+    PULLS: tl.constexpr, INNER: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of the losses, by the first program, and its gradient with respect to z."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)

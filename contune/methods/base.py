@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, permutations
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ class Output:
     """The encoder's features of all views stacked, detached: view 1 of the batch, view 2, …"""
     metrics: dict[str, Tensor] = field(default_factory=dict)
     """Scalars worth a curve, still on the device."""
+    state: dict[str, Tensor] = field(default_factory=dict)
+    """What after_step needs of this forward pass, detached: a compiled forward cannot leave it on the method."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,8 @@ class Method(nn.Module):
         """views: one (B, C, H, W) batch a view; labels_B: (B,) integers, or None without labels."""
         raise AssertionError(f"{type(self).__name__} must define forward")
 
-    def after_step(self) -> None:
-        """Called after each optimizer step, for a momentum encoder or a queue."""
+    def after_step(self, output: Output) -> None:
+        """Called after each optimizer step with what forward gave, for a momentum encoder or a queue."""
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """All that is trained; more than one group where some of it has a rate of its own."""
@@ -85,6 +87,19 @@ def encoded(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
     """Features of all views, stacked; neighbouring views of the same size go through together."""
     parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """The numbers of all pairs of different views, in both directions."""
+    check_several(views)
+    return list(permutations(range(len(views)), 2))
+
+
+def check_several(views: Sequence[Tensor]) -> None:
+    if len(views) < 2:
+        raise UserError(
+            f"this method compares views of an image with each other and got {len(views)}; set augment.views=2 or more"
+        )
 
 
 def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:

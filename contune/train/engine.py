@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.errors import UserError
 from contune.methods.base import Output
+from contune.train.collapse import spread
 from contune.train.device import Autocast
 
 ENGINES = ("auto", "eager", "compile", "graph")
@@ -52,9 +53,12 @@ def can_record(device: torch.device) -> bool:
 
 
 def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
+    """The model under autocast, and how spread out its features are."""
+
     def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         with autocast():
             output: Output = model(views, labels_B)
+        output.metrics.update(spread(output.features_ND, len(views)))
         return output
 
     return forward
@@ -65,9 +69,11 @@ def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
     eager = eager_forward(model, autocast)
 
-    def parts(views: Sequence[Tensor], labels_B: Tensor | None) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    def parts(
+        views: Sequence[Tensor], labels_B: Tensor | None
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor]]:
         output = eager(views, labels_B)
-        return output.loss, output.features_ND, output.metrics
+        return output.loss, output.features_ND, output.metrics, output.state
 
     compiled = torch.compile(parts, dynamic=False)
 

@@ -18,8 +18,8 @@ class Meter:
     def add(self, values: Mapping[str, Tensor]) -> None:
         for name, value in values.items():
             # Never the value itself: a replayed graph writes its next result over it.
-            sums = self._sums.setdefault(name, torch.zeros((), device=value.device))
-            sums += value.detach()
+            self._sums.setdefault(name, torch.zeros((), device=value.device))
+        torch._foreach_add_([self._sums[name] for name in values], [v.detach().float() for v in values.values()])
         self.count += 1
 
     def read(self) -> dict[str, float]:

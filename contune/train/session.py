@@ -16,6 +16,7 @@ from contune.train.engine import Engine
 from contune.train.log import read_metrics
 from contune.train.result import build_result
 from contune.train.setup import Setup, build_method, open_setup
+from contune.train.stopwatch import Stopwatch
 from contune.train.trainer import Trainer
 
 
@@ -28,6 +29,7 @@ def train(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 
 def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
+    stopwatch = Stopwatch()
     setup = open_setup(config)
     method = build_method(setup)
     loader = setup.loader(setup.dataset.train, "train images")
@@ -38,7 +40,9 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     setup.augmenter([config.augment.policy])  # the probe will want it at the end; a misspelt one is found now
     _open(folder, config)
     say(describe(setup, method, trainer.engine))
+    stopwatch.lap("data")
     trainer.fit()
+    stopwatch.lap("training")
     if not distributed.is_main():
         return {}
 
@@ -48,9 +52,12 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     else:
         evaluation = evaluate(setup, method.encoder, loader, test, classifier=method.classifier)
         measures = evaluation.measures
+    stopwatch.lap("measuring")
     result = build_result(setup, measures, seconds=trainer.seconds, views_per_second=trainer.views_per_second)
     if config.run.report:
         _report(folder, setup, result, evaluation, test_set)
+        stopwatch.lap("report")
+    result["stages"] = {stage: round(seconds, 2) for stage, seconds in stopwatch.seconds.items()}
     folder.write_result(result)
     return result
 

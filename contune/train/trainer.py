@@ -24,7 +24,7 @@ from contune.methods.base import labels_of_views
 from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.collapse import collapse_sentence, spread
+from contune.train.collapse import collapse_sentence
 from contune.train.engine import choose_engine, compiled_forward, eager_forward
 from contune.train.graph import GraphedStep, Step
 from contune.train.log import MetricsLog
@@ -117,8 +117,8 @@ class Trainer:
         self.optimizer.zero_grad()
         output.loss.backward()
         self.optimizer.step()
-        self.method.after_step()
-        metrics = {"loss": output.loss, **output.metrics, **spread(output.features_ND, len(views))}
+        self.method.after_step(output)
+        metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
         return metrics
