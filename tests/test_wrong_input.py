@@ -55,7 +55,7 @@ SETTINGS = [
     (("augment.policy=digits rotate=3",), "unknown option of augmentation 'digits', 'rotate'; did you mean rotation"),
     (("augment.policy=digits rotation=much",), "digits rotation must be a number, got 'much'"),
     (("augment.policy=digits scale=2,1",), "scale=(2.0, 1.0) is not a range"),
-    (("optim.name=adam",), "unknown optim.name 'adam'; did you mean adamw"),
+    (("optim.name=lasr",), "unknown optim.name 'lasr'; did you mean lars"),
     (("optim.schedule=cosin",), "unknown optim.schedule 'cosin'; did you mean cosine"),
     (("data.sampler=balance",), "unknown data.sampler 'balance'; did you mean balanced"),
     (("model.stem=cifer",), "unknown model.stem 'cifer'; did you mean cifar"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from contune.bench.palette import BASELINE_COLOUR, GRID, OWN_COLOURS, PEER_COLOURS, QUIET, TEXT
@@ -18,7 +19,7 @@ def draw(result: dict[str, Any], out: Path) -> Path:
     timed = [row for row in result["rows"] if row["views_per_second"]]
     panels = {policy: [row for row in timed if row["policy"] == policy] for policy in _policies(timed)}
     heights = [len(rows) + 1.0 for rows in panels.values()]
-    figure = Figure(figsize=(8.4, 1.3 + 0.34 * sum(heights)), layout="constrained")
+    figure = Figure(figsize=(8.4, 1.5 + 0.34 * sum(heights)), layout=ConstrainedLayoutEngine(h_pad=0.08))
     figure.suptitle(
         f"Augmentation, views a second, {result['image_size']} px, {result['num_views']} views a call, "
         f"{result['hardware']}",
@@ -31,7 +32,8 @@ def draw(result: dict[str, Any], out: Path) -> Path:
             _panel(axes, rows, result["baseline"])
             axes.set_title(policy, color=TEXT, fontsize=11, fontweight="bold", loc="left")
             axes.set_xlim(10 ** floor(log10(min(rates) / 2)), 8 * max(rates))
-        grid[-1].set_xlabel("views a second, logarithmic; thin lines are quartiles", color=QUIET, fontsize=9)
+        explanation = "views a second, logarithmic, with their quartiles; × the time of contune in the same laps"
+        grid[-1].set_xlabel(explanation, color=QUIET, fontsize=9)
     path = out.with_suffix(".png")
     figure.savefig(path, dpi=150, facecolor="white")
     return path

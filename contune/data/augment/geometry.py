@@ -25,13 +25,13 @@ def crop_flip(images_BCHW: Tensor, start_B2: Tensor, flip_B: Tensor, padding: in
     """
     B, C, H, W = images_BCHW.shape
     device = images_BCHW.device
-    padded = F.pad(torch.stack([images_BCHW, images_BCHW.flip(3)]), [padding] * 4)
+    padded = F.pad(torch.stack([images_BCHW, images_BCHW.flip(3)]), [padding] * 4).contiguous()
     top_B, left_B = start_B2.unbind(1)
     left_B = torch.where(flip_B, 2 * padding - left_B, left_B)
     image_BC = (flip_B * B + count_to(B, device, torch.int64))[:, None] * C + count_to(C, device, torch.int64)
     row_BCH = (image_BC * (H + 2 * padding) + top_B[:, None])[:, :, None] + count_to(H, device, torch.int64)
     window_BCH = row_BCH * (W + 2 * padding) + left_B[:, None, None]
-    windows = padded.view(-1).unfold(0, W, 1)
+    windows = padded.as_strided((max(0, padded.numel() - W + 1), W), (1, 1))
     return windows.index_select(0, window_BCH.view(-1)).view(B, C, H, W)
 
 

@@ -112,6 +112,15 @@ def test_crop_flip_equals_torchvision(channels: int, height: int, width: int, pa
         assert torch.equal(ours, TF.hflip(theirs) if mirrored else theirs)
 
 
+def test_crop_flip_does_not_mind_how_images_lie_in_memory() -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (6, 3, 9, 9), generator=generator, dtype=torch.uint8)
+    start, flip = torch.randint(0, 5, (6, 2), generator=generator), torch.arange(6) % 2 == 0
+    expected = crop_flip(images, start, flip, 2)
+    for other in (images.to(memory_format=torch.channels_last), images.mT.contiguous().mT):
+        assert torch.equal(crop_flip(other, start, flip, 2), expected)
+
+
 @pytest.mark.parametrize(("height", "width", "size"), [(40, 31, 16), (9, 9, 20), (16, 16, 16)])
 def test_resize_equals_torchvision(height: int, width: int, size: int) -> None:
     images = torch.randint(0, 256, (4, 3, height, width), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))

@@ -62,6 +62,13 @@ class TestEveryPolicy:
         assert torch.equal(first, second)
 
 
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_no_images_give_no_views(name: str) -> None:
+    policy = build_policy(name, image_size=16, channels=3)
+    views = policy.apply(random_images(0, 3, 16, 16), policy.draw(0, torch.Generator()))
+    assert views.shape == (0, 3, 16, 16)
+
+
 @pytest.mark.parametrize("name", RANDOM_POLICIES)
 def test_equal_images_in_a_batch_get_different_views(name: str) -> None:
     policy = build_policy(name, image_size=16, channels=3)
