@@ -1,5 +1,7 @@
 """Which backend computes a pair loss."""
 
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
@@ -35,23 +37,27 @@ def pair_loss(
     nothing_to_compare = not len(batch.z) * batch.num_candidates
     if backend == "auto" or nothing_to_compare:
         backend = _choose(batch, knobs, spread)
-    # contune's own training asks with distributed=True: recorded or not, its steps are to round alike.
-    if backend == "fused" and plain and not distributed and labels is not None and small.fits(batch.z, question):
-        loss, total_N = small.pair_loss(batch.z, labels, question)
-        warn_if_nothing_usable(total_N)
-        return loss
-    with torch.autocast(batch.z.device.type, enabled=False):
-        if backend == "dense":
-            if spread:
-                raise UserError("backend='dense' knows one process; use backend='auto' with distributed=True")
+    if backend == "dense":
+        if spread:
+            raise UserError("backend='dense' knows one process; use backend='auto' with distributed=True")
+        with torch.autocast(batch.z.device.type, enabled=False):
             return _dense(batch, knobs, normalize, reduction)
+    with torch.cuda.device_of(batch.z):  # Triton launches on the current device, which may be another
+        # contune's own training asks with distributed=True: recorded or not, its steps are to round alike.
+        if backend == "fused" and plain and not distributed and labels is not None and small.fits(batch.z, question):
+            loss, total_N = small.pair_loss(batch.z, labels, question)
+        else:
+            loss, total_N = _by_engine(batch, question, fused if backend == "fused" else chunked)
+    warn_if_nothing_usable(total_N)
+    return loss
+
+
+def _by_engine(batch: Batch, question: engine.Question, module: ModuleType) -> tuple[Tensor, Tensor]:
+    with torch.autocast(batch.z.device.type, enabled=False):
         weights_NM = None if batch.positives is None else batch.weights(compute_dtype(batch.z))
-        module = fused if backend == "fused" else chunked
-        loss, total_N = engine.pair_loss(
-            batch.z, batch.candidates, labels, candidate_labels, weights_NM, question, module
+        return engine.pair_loss(
+            batch.z, batch.candidates, batch.labels, batch.candidate_labels, weights_NM, question, module
         )
-        warn_if_nothing_usable(total_N)
-        return loss
 
 
 def _check(batch: Batch, knobs: Knobs, reduction: str, backend: str, distributed: bool) -> None:

@@ -18,6 +18,8 @@ def choose_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(1, device=device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # for libraries that go by the current device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"run.device={name} is not to be had here ({reason}); use run.device=auto") from None
