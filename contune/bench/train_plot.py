@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from contune.bench.palette import BASELINE_COLOUR, PEER_COLOURS, QUIET, TEXT
+from contune.bench.palette import BASELINE_COLOUR, GRID, PEER_COLOURS, QUIET, TEXT
 
 _COLOURS = {"bound": QUIET, "whole": BASELINE_COLOUR, "peer": PEER_COLOURS[0]}
 
@@ -38,7 +38,7 @@ def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
         for row in rows
     ]
     axes.bar_label(bars, labels, padding=4, color=TEXT, fontsize=8)
-    axes.axvline(rates[0], color=QUIET, linewidth=0.8, linestyle=":")
+    axes.axvline(rates[0], color=GRID, linewidth=1.0, zorder=0)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.22 * max(rates))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:,g}k" if value else "0"))

@@ -6,6 +6,7 @@ compiler, which fuses them, the second.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -67,6 +68,8 @@ def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
 def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
     """The same numbers but for the order of additions. What was compiled is kept for the next run."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
+    # Advice on what precision to take; the few float32 products of a step are float32 on purpose.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores", category=UserWarning)
     eager = eager_forward(model, autocast)
 
     def parts(
