@@ -150,15 +150,85 @@ def evaluate(
 
 
 @app.command()
-def recipes() -> None:
-    """List the recipes: complete settings by name.
+def experiment(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings for all its runs.", show_default=False
+        ),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="How many, such as 3 for 0, 1 and 2; or which, such as 0,4.")] = "1",
+    parallel: Annotated[
+        int | None, typer.Option(help="Runs at a time; if not given up to 4 on a GPU, 1 on a CPU.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; runs/experiments/NAME if not given.")] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Run nothing, draw what there is.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Do a set of runs and draw them together; without a name, list the sets.
 
-    Example: `contune recipes`
+    Runs that are done are not repeated: the same command again goes on where it was stopped.
+
+    Examples: `contune experiment` · `contune experiment ssl-digits --seeds 3` ·
+    `contune experiment ssl-cifar100 data.path=data/ optim.epochs=1000`
     """
     from contune.console import say, show_table
-    from contune.recipes import RECIPES, summary
+    from contune.experiments import EXPERIMENTS
+    from contune.recipes import summary
 
-    show_table(("recipe", "what it trains"), [(name, summary(recipe)) for name, recipe in RECIPES.items()])
+    words = arguments or []
+    if not words or "=" in words[0]:
+        show_table(("experiment", "what it compares"), [(name, summary(make)) for name, make in EXPERIMENTS.items()])
+        say("\nstart one: contune experiment NAME [--seeds 3] [KEY=VALUE ...]")
+        return
+    _experiment(words[0], words[1:], _seeds(seeds), parallel, out, draw)
+
+
+def _experiment(
+    name: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, draw: bool
+) -> None:
+    from contune.console import say, show_table
+    from contune.experiments import board, find_experiment
+    from contune.experiments.plan import folder_name
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("an experiment starts processes of its own; leave torchrun out")
+    found = find_experiment(name)
+    folder = out or Path("runs") / "experiments" / folder_name(name, overrides)
+    try:
+        if draw:
+            outcomes = board.found(found, overrides=overrides, seeds=seeds, folder=folder)
+        else:
+            outcomes = board.run(found, overrides=overrides, seeds=seeds, folder=folder, parallel=parallel)
+    except KeyboardInterrupt:
+        say(f"\nstopped; the same command goes on, and what is done is drawn in {folder}")
+        raise typer.Exit(130) from None
+    table = found.table(outcomes)
+    show_table(table.columns, [[cell.text for cell in row] for row in table.rows], numbers=table.numbers)
+    say(f"\ntable    {folder}/table.md, table.tex, table.html\nfigure   {folder}/figure.png, figure.svg")
+    if any(outcome.failures for outcome in outcomes):
+        raise typer.Exit(2)
+
+
+@app.command()
+def recipes(
+    data: Annotated[str | None, typer.Argument(help="Only those of this data set.", show_default=False)] = None,
+) -> None:
+    """List the recipes: complete settings by name.
+
+    Examples: `contune recipes` · `contune recipes cifar100`
+    """
+    from contune.console import say, show_table
+    from contune.errors import unknown
+    from contune.recipes import RECIPES, by_data, summary
+
+    groups = by_data()
+    if data is not None and data not in groups:
+        raise unknown("data set", data, groups)
+    rows: list[tuple[str, str]] = []
+    for names in groups.values() if data is None else [groups[data]]:
+        rows += [*([("", "")] if rows else []), *((name, summary(RECIPES[name])) for name in names)]
+    show_table(("recipe", "what it trains"), rows)
     say("\nstart one: contune train RECIPE [KEY=VALUE ...]      look first: contune doctor RECIPE")
 
 
@@ -284,6 +354,14 @@ def _numbers(text: str) -> list[int]:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise UserError(f"{text!r} is not a list of whole numbers; write for example 256,1024") from None
+
+
+def _seeds(text: str) -> list[int]:
+    """`3` is how many, `0,4` is which."""
+    numbers = _numbers(text)
+    if not numbers or min(numbers) < 0 or text.strip() == "0":
+        raise UserError(f"--seeds {text} names no seed; write how many, such as 3, or which, such as 0,4")
+    return numbers if "," in text else list(range(numbers[0]))
 
 
 def _words(text: str) -> list[str]:

@@ -4,15 +4,18 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from paper_values import REPORTED, Setting
 
-from contune.config import MACHINE_SETTINGS
+from contune.config import MACHINE_SETTINGS, Config
+from contune.experiments.outcome import Spread
+from contune.recipes.ssl import ROWS
 
 START, END = "<!-- results: made by `make docs` -->", "<!-- end of results -->"
-METHODS = {"tcl": "TCL", "supcon": "SupCon", "simclr": "SimCLR", "cross-entropy": "cross-entropy"}
+METHODS = {"tcl": "TCL", "supcon": "SupCon", "cross-entropy": "cross-entropy"}
+METHODS |= {name: row.title for name, row in ROWS.items() if name != "tcl-ssl"}
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 COLUMNS = ("data", "method", "encoder", "epochs", "top-1 %", "measured by", "kNN %", "the paper", "training", "files")
 MAY_DIFFER = ("run.seed", "data.path", *MACHINE_SETTINGS)
@@ -76,9 +79,9 @@ def _cells(group: list[tuple[Path, Result]], protocols: dict[str, str]) -> list[
         METHODS.get(str(first["method"]), str(first["method"])) + without_labels,
         first["encoder"],
         f"{first['epochs']}{probe_epochs}",
-        with_interval([result[f"{measured}_top1"] for result in results]),
+        str(Spread.of([result[f"{measured}_top1"] for result in results])),
         short,
-        with_interval([result["knn_top1"] for result in results]),
+        str(Spread.of([result["knn_top1"] for result in results])),
         _paper(first),
         f"{mean(result['seconds'] for result in results) / 60:.1f} min, {first['hardware']}",
         ", ".join(f"[seed {result['seed']}](results/{path.name})" for path, result in group),
@@ -89,16 +92,6 @@ def _short_name(measured: str, result: Result) -> str:
     if measured != "linear":
         return {"classifier": "classifier", "knn": "kNN"}[measured]
     return "full probe" if result["config"]["eval"]["linear"] == "paper" else "fast probe"
-
-
-def with_interval(values: list[float]) -> str:
-    """The mean, with the 95 % confidence interval of Student's t where there are several."""
-    if len(values) == 1:
-        return f"{values[0]:.2f}"
-    from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
-
-    half = t.ppf(0.975, len(values) - 1) * stdev(values) / len(values) ** 0.5
-    return f"{mean(values):.2f} ± {half:.2f}"
 
 
 def _paper(result: Result) -> str:
@@ -114,7 +107,7 @@ def _paper(result: Result) -> str:
 
 
 def _uses_labels(result: Result) -> bool:
-    return bool(result["method"] != "simclr" and result["config"]["method"].get("supervised", True))
+    return Config.from_dict(result["config"]).method.settings.needs_labels
 
 
 def _notes(groups: list[list[tuple[Path, Result]]]) -> list[str]:

@@ -19,6 +19,7 @@ QUICK = ("model.encoder=resnet-mini", "data.image_size=8", "optim.batch_images=1
 EXAMPLES = {
     "train": "contune train digits",
     "eval": "contune eval runs/",
+    "experiment": "contune experiment ssl-digits",
     "recipes": "contune recipes",
     "doctor": "contune doctor cifar100-tcl",
 }
@@ -178,7 +179,12 @@ def test_colour_and_size_may_be_chosen(tmp_path: Path) -> None:
 def test_recipes_lists_them_all() -> None:
     outcome = contune("recipes")
     assert outcome.code == 0
-    assert [line.split()[0] for line in outcome.out.splitlines()[1 : 1 + len(RECIPES)]] == list(RECIPES)
+    rows = [line.split() for line in outcome.out.splitlines()[1:] if line.strip() and not line.startswith("start")]
+    assert [words[0] for words in rows] == list(RECIPES)
+    fewer = contune("recipes", "fmnist").out
+    assert "fmnist-tcl" in fewer
+    assert "cifar" not in fewer
+    assert contune("recipes", "cifar").err == "contune: unknown data set 'cifar'; did you mean cifar10 or cifar100?\n"
 
 
 @pytest.mark.parametrize("command", EXAMPLES)

@@ -6,12 +6,12 @@ import pytest
 
 from contune.config import Config
 from contune.data import DATASETS
+from contune.data.augment.simaugment import SimAugment
 from contune.data.augment.spec import policy_from_text
 from contune.errors import UserError
-from contune.methods.simclr import SimCLR
-from contune.methods.tcl import TCL
 from contune.models.encoders import build_encoder
-from contune.recipes import RECIPES, find_recipe, summary
+from contune.recipes import RECIPES, by_data, find_recipe, summary
+from contune.recipes.reported import PAPER, SOLO_LEARN, reported
 from contune.train.setup import view_policies
 
 SUPERVISED = {
@@ -22,6 +22,48 @@ SUPERVISED = {
     "imagenet100": ("resnet18", 256, 0.2, 0.3, 4000.0, "autoaugment"),
 }
 SELF_SUPERVISED_EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
+SELF_SUPERVISED = {
+    # method: (optimizer, lr, weight decay on CIFAR), (lr, weight decay on ImageNet-100)
+    "byol": (("lars", 1.0, 1e-5), (0.5, 1e-6)),
+    "dino": (("lars", 0.3, 1e-6), (0.3, 1e-6)),
+    "simsiam": (("sgd", 0.5, 1e-5), (0.5, 1e-5)),
+    "moco-v2": (("sgd", 0.3, 1e-4), (0.3, 1e-4)),
+    "ressl": (("sgd", 0.05, 1e-4), (0.3, 1e-4)),
+    "vicreg": (("lars", 0.3, 1e-4), (0.3, 1e-4)),
+    "swav": (("lars", 0.6, 1e-6), (0.6, 1e-6)),
+    "w-mse": (("adam", 2e-3, 1e-6), (2e-3, 1e-6)),
+    "arb": (("lars", 0.3, 1e-4), (0.3, 1e-4)),
+    "barlow-twins": (("lars", 0.3, 1e-4), (0.3, 1e-4)),
+    "simclr": (("lars", 0.4, 1e-4), (0.3, 1e-4)),
+    "tcl-ssl": (("lars", 0.4, 1e-4), (0.4, 1e-4)),
+}
+HEADS: dict[str, dict[str, object]] = {
+    # method: settings with solo-learn's values for CIFAR
+    "byol": {"projector_hidden": 4096, "projector_dim": 256, "predictor_hidden": 4096, "momentum": 0.99},
+    "dino": {"projector_dim": 256, "num_prototypes": 4096, "temperature": 0.1, "teacher_temperature": 0.07},
+    "simsiam": {"projector_dim": 2048, "predictor_hidden": 512},
+    "moco-v2": {"projector_dim": 256, "temperature": 0.2, "queue_size": 32768, "last_momentum": 0.999},
+    "ressl": {"temperature": 0.1, "teacher_temperature": 0.04, "queue_size": 65536},
+    "vicreg": {"projector_dim": 2048, "invariance": 25.0, "variance": 25.0, "covariance": 1.0},
+    "swav": {"projector_dim": 128, "num_prototypes": 3000, "queue_size": 3840, "frozen_epochs": 2.0},
+    "w-mse": {"projector_hidden": 1024, "projector_dim": 64, "whitening_size": 128},
+    "arb": {"projector_dim": 2048},
+    "barlow-twins": {"projector_dim": 2048, "redundancy": 0.0051, "loss_scale": 0.1},
+    "simclr": {"projector_hidden": 2048, "projector_dim": 256, "temperature": 0.2},
+    "tcl-ssl": {"projector_hidden": 2048, "projector_dim": 256, "temperature": 0.2, "k1": 1.0, "k2": 1.5},
+}
+VIEWS = {
+    # method: (crop from, jitter, blur of each view, solarize of each view) on CIFAR; blur on ImageNet-100
+    "byol": ((0.08, (0.4, 0.4, 0.2, 0.1), (0.0, 0.0), (0.0, 0.2)), (1.0, 0.1)),
+    "simsiam": ((0.08, (0.4, 0.4, 0.4, 0.1), (0.5, 0.5), (0.0, 0.0)), (1.0, 0.1)),
+    "moco-v2": ((0.08, (0.4, 0.4, 0.4, 0.1), (0.5, 0.5), (0.0, 0.0)), (0.5, 0.5)),
+    "ressl": ((0.08, (0.4, 0.4, 0.2, 0.1), (0.5, 0.0), (0.0, 0.0)), (0.5, 0.0)),
+    "vicreg": ((0.2, (0.4, 0.4, 0.2, 0.1), (0.0, 0.0), (0.1, 0.1)), (0.5, 0.5)),
+    "swav": ((0.08, (0.8, 0.8, 0.8, 0.2), (0.5, 0.5), (0.0, 0.0)), (0.5, 0.5)),
+    "w-mse": ((0.2, (0.8, 0.8, 0.8, 0.2), (0.0, 0.0), (0.0, 0.0)), (0.2, 0.2)),
+    "tcl-ssl": ((0.08, (0.8, 0.8, 0.8, 0.2), (0.5,) * 3, (0.0,) * 3), (0.5,) * 3),
+}
+VIEWS |= {"dino": VIEWS["byol"], "arb": VIEWS["byol"], "barlow-twins": VIEWS["byol"], "simclr": VIEWS["swav"]}
 ACCURACIES = {
     "cifar10-ce": "95.0", "cifar10-supcon": "96.3", "cifar10-tcl": "96.4",
     "cifar100-ce": "75.3", "cifar100-supcon": "79.1", "cifar100-tcl": "79.8",
@@ -92,20 +134,81 @@ def test_cross_entropy_has_the_same_total_of_epochs(data: str) -> None:
 
 
 @pytest.mark.parametrize("data", SELF_SUPERVISED_EPOCHS)
-def test_self_supervised_runs_are_those_of_appendix_b3(data: str) -> None:
-    tcl, simclr = RECIPES[f"{data}-tcl-ssl"](), RECIPES[f"{data}-simclr"]()
-    for config, views in ((tcl, 3), (simclr, 2)):
-        optim = config.optim
-        assert (optim.name, optim.lr, optim.batch_images, optim.weight_decay) == ("lars", 0.4, 256, 1e-4)
-        assert (optim.epochs, optim.momentum) == (SELF_SUPERVISED_EPOCHS[data], 0.9)
-        assert config.model.encoder == "resnet18"
-        assert (config.augment.policy, config.augment.views) == ("simaugment", views)
-        assert not config.method.settings.needs_labels
-        assert (knobs(config)["projector_hidden"], knobs(config)["projector_dim"]) == (2048, 256)
-    assert isinstance(tcl.method.settings, TCL.Settings)
-    assert isinstance(simclr.method.settings, SimCLR.Settings)
-    assert (tcl.method.settings.k1, tcl.method.settings.k2) == (1.0, 1.5)
-    assert tcl.method.settings.temperature == simclr.method.settings.temperature
+@pytest.mark.parametrize("method", SELF_SUPERVISED)
+def test_self_supervised_runs_have_the_reference_librarys_values(method: str, data: str) -> None:
+    config, optim = RECIPES[f"{data}-{method}"](), RECIPES[f"{data}-{method}"]().optim
+    (name, lr, decay), large = SELF_SUPERVISED[method]
+    lr, decay = large if data == "imagenet100" else (lr, decay)
+    assert (optim.name, optim.lr, optim.weight_decay) == (name, lr, decay)
+    assert (optim.batch_images, optim.momentum) == (256, 0.9)
+    assert (optim.epochs, optim.warmup_epochs, optim.schedule) == (SELF_SUPERVISED_EPOCHS[data], 10, "cosine")
+    assert config.method.name == method.removesuffix("-ssl")
+    assert config.model.encoder == "resnet18"
+    assert not config.method.settings.needs_labels
+    if data != "imagenet100":
+        assert HEADS[method].items() <= knobs(config).items()
+
+
+@pytest.mark.parametrize("method", SELF_SUPERVISED)
+def test_the_views_of_self_supervised_runs(method: str) -> None:
+    (crop, jitter, blur, solarize), large_blur = VIEWS[method]
+    for data, blur_of_views in (("cifar100", blur), ("imagenet100", large_blur)):
+        policies = built_views(RECIPES[f"{data}-{method}"]())
+        assert [policy.blur for policy in policies] == list(blur_of_views)
+        assert {policy.crop_scale for policy in policies} == {(crop, 1.0)}
+        assert {policy.interpolation for policy in policies} == {"bicubic"}
+        if data == "cifar100":
+            assert [policy.solarize for policy in policies] == list(solarize)
+            jittered = policies[:1] if method == "ressl" else policies
+            assert {(policy.jitter, policy.jitter_probability, policy.gray) for policy in jittered} == {
+                (jitter, 0.8, 0.2)
+            }
+    teacher = built_views(RECIPES["cifar10-ressl"]())[1]
+    assert (teacher.jitter_probability, teacher.gray, teacher.solarize, teacher.flip) == (0.0, 0.0, 0.0, 0.5)
+
+
+def built_views(config: Config) -> list[SimAugment]:
+    policies = [policy_from_text(text, image_size=32, channels=3) for text in view_policies(config.augment)]
+    return [policy for policy in policies if isinstance(policy, SimAugment)]
+
+
+def test_imagenet_has_larger_heads_and_queues() -> None:
+    differing = {
+        "byol": {"predictor_hidden": 8192},
+        "simclr": {"projector_hidden": 4096, "projector_dim": 512},
+        "moco-v2": {"queue_size": 65536},
+        "dino": {"teacher_warmup_epochs": 50.0},
+    }
+    for method in SELF_SUPERVISED:
+        small, large = (knobs(RECIPES[f"{data}-{method}"]()) for data in ("cifar100", "imagenet100"))
+        assert {name: large[name] for name in large if large[name] != small[name]} == differing.get(method, {})
+
+
+@pytest.mark.parametrize("method", SELF_SUPERVISED)
+def test_every_method_without_labels_has_a_recipe_for_a_cpu(method: str) -> None:
+    config = RECIPES[f"digits-{method}"]()
+    assert config.method.name == method.removesuffix("-ssl")
+    assert (config.data.name, config.model.encoder) == ("digits", "resnet-mini")
+    assert not config.method.settings.needs_labels
+
+
+def test_digits_ssl_is_another_name() -> None:
+    assert RECIPES["digits-ssl"]() == RECIPES["digits-tcl-ssl"]()
+
+
+def test_recipes_by_data_set() -> None:
+    groups = by_data()
+    assert list(groups) == ["digits", "images", "cifar10", "cifar100", "fmnist", "imagenet100"]
+    assert sorted(name for names in groups.values() for name in names) == sorted(RECIPES)
+
+
+@pytest.mark.parametrize("method", SELF_SUPERVISED)
+def test_what_is_reported_is_in_the_summary(method: str) -> None:
+    for data in SELF_SUPERVISED_EPOCHS:
+        line = summary(RECIPES[f"{data}-{method}"])
+        assert f" {reported(PAPER, method, data)}" in line
+        beside = reported(SOLO_LEARN, method, data)
+        assert ("solo-learn" in line) == (beside is not None)
 
 
 def test_imagenet_is_224_pixels_and_cifar_its_own_32() -> None:

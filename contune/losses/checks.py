@@ -27,6 +27,23 @@ def check_embeddings(name: str, z: Tensor) -> None:
         raise UserError(f"{name} must be floating point, got {z.dtype}")
 
 
+def check_rows(name: str, z: Tensor, other_name: str, other: Tensor) -> None:
+    """Two batches of embeddings that are compared row by row."""
+    check_embeddings(name, z)
+    check_embeddings(other_name, other)
+    if z.shape != other.shape:
+        raise UserError(
+            f"{name} and {other_name} are compared row by row and must have one shape, "
+            f"got {tuple(z.shape)} and {tuple(other.shape)}"
+        )
+
+
+def check_queue(queue: Tensor, z: Tensor) -> None:
+    check_embeddings("queue", queue)
+    if not len(queue) or queue.shape[1] != z.shape[1]:
+        raise UserError(f"queue must hold embeddings of size {z.shape[1]}, one or more, got shape {tuple(queue.shape)}")
+
+
 def check_positive(name: str, value: float) -> None:
     if not (value > 0 and isfinite(value)):
         raise UserError(f"{name} must be above 0 and finite, got {value:g}")

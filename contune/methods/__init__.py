@@ -1,13 +1,23 @@
 """The methods, each in a file of its own."""
 
 from contune.errors import unknown
+from contune.methods.arb import ARB
+from contune.methods.barlow_twins import BarlowTwins
 from contune.methods.base import Method, Output
+from contune.methods.byol import BYOL
 from contune.methods.cross_entropy import CrossEntropy
+from contune.methods.dino import DINO
+from contune.methods.moco_v2 import MoCoV2
 from contune.methods.npair import NPair
+from contune.methods.ressl import ReSSL
 from contune.methods.simclr import SimCLR
+from contune.methods.simsiam import SimSiam
 from contune.methods.supcon import SupCon
+from contune.methods.swav import SwAV
 from contune.methods.tcl import TCL
 from contune.methods.triplet import Triplet
+from contune.methods.vicreg import VICReg
+from contune.methods.wmse import WMSE
 
 METHODS: dict[str, type[Method]] = {
     "tcl": TCL,
@@ -16,6 +26,16 @@ METHODS: dict[str, type[Method]] = {
     "cross-entropy": CrossEntropy,
     "triplet": Triplet,
     "npair": NPair,
+    "dino": DINO,
+    "swav": SwAV,
+    "byol": BYOL,
+    "simsiam": SimSiam,
+    "moco-v2": MoCoV2,
+    "ressl": ReSSL,
+    "vicreg": VICReg,
+    "barlow-twins": BarlowTwins,
+    "w-mse": WMSE,
+    "arb": ARB,
 }
 
 

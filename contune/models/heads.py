@@ -57,5 +57,6 @@ class Prototypes(nn.Module):
         self.weight = nn.Parameter(F.normalize(torch.randn(num_prototypes, dim), dim=1))
 
     def forward(self, z_ND: Tensor) -> Tensor:
-        """(N, K), for z of any length."""
-        return F.normalize(z_ND, dim=1) @ F.normalize(self.weight, dim=1).T
+        """(N, K), for z of any length; in the weights' precision also under autocast: temperatures are low."""
+        with torch.autocast(z_ND.device.type, enabled=False):
+            return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ F.normalize(self.weight, dim=1).T

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from contune.config import Config
 from contune.errors import unknown
-from contune.recipes import cifar, digits, fmnist, imagenet100, images
+from contune.recipes import cifar, digits, fmnist, imagenet100, images, ssl
 
 Recipe = Callable[[], Config]
 
@@ -12,7 +12,8 @@ RECIPES: dict[str, Recipe] = {
     "digits": digits.tcl,
     "digits-supcon": digits.supcon,
     "digits-ce": digits.cross_entropy,
-    "digits-ssl": digits.ssl,
+    "digits-ssl": ssl.recipe("digits", "tcl-ssl"),
+    **ssl.recipes("digits"),
     "images": images.labelled,
     "images-ssl": images.unlabelled,
     "cifar10-tcl": cifar.cifar10_tcl,
@@ -21,16 +22,14 @@ RECIPES: dict[str, Recipe] = {
     "cifar10-tcl-250": cifar.cifar10_tcl_250,
     "cifar10-supcon-250": cifar.cifar10_supcon_250,
     "cifar10-ce-250": cifar.cifar10_cross_entropy_250,
-    "cifar10-tcl-ssl": cifar.cifar10_tcl_ssl,
-    "cifar10-simclr": cifar.cifar10_simclr,
+    **ssl.recipes("cifar10"),
     "cifar100-tcl": cifar.cifar100_tcl,
     "cifar100-supcon": cifar.cifar100_supcon,
     "cifar100-ce": cifar.cifar100_cross_entropy,
     "cifar100-tcl-250": cifar.cifar100_tcl_250,
     "cifar100-supcon-250": cifar.cifar100_supcon_250,
     "cifar100-ce-250": cifar.cifar100_cross_entropy_250,
-    "cifar100-tcl-ssl": cifar.cifar100_tcl_ssl,
-    "cifar100-simclr": cifar.cifar100_simclr,
+    **ssl.recipes("cifar100"),
     "fmnist-tcl": fmnist.tcl,
     "fmnist-supcon": fmnist.supcon,
     "fmnist-ce": fmnist.cross_entropy,
@@ -43,8 +42,7 @@ RECIPES: dict[str, Recipe] = {
     "imagenet100-tcl-250": imagenet100.tcl_250,
     "imagenet100-supcon-250": imagenet100.supcon_250,
     "imagenet100-ce-250": imagenet100.cross_entropy_250,
-    "imagenet100-tcl-ssl": imagenet100.tcl_ssl,
-    "imagenet100-simclr": imagenet100.simclr,
+    **ssl.recipes("imagenet100"),
 }
 
 
@@ -54,7 +52,15 @@ def find_recipe(name: str) -> Recipe:
     return RECIPES[name]
 
 
-def summary(recipe: Recipe) -> str:
+def by_data() -> dict[str, list[str]]:
+    """The names of the recipes, for each data set."""
+    groups: dict[str, list[str]] = {}
+    for name in RECIPES:
+        groups.setdefault(name.partition("-")[0], []).append(name)
+    return groups
+
+
+def summary(recipe: Callable[[], object]) -> str:
     """The first line of a recipe's docstring."""
     assert recipe.__doc__, recipe
     return recipe.__doc__.strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the paper's supervised runs (appendix B.1) and self-supervised ones (B.3).
+"""CIFAR-10 and CIFAR-100: the paper's supervised runs (appendix B.1).
 
 All start like `contune train cifar100-tcl data.path=FOLDER`, with torchvision's files or Hugging Face parquet
 there. Paper: ResNet-50. `model.encoder=resnet18` is the quicker form.
@@ -46,16 +46,6 @@ def cifar10_cross_entropy_250() -> Config:
     return paper.cross_entropy(paper.longer(_cifar10()))
 
 
-def cifar10_tcl_ssl() -> Config:
-    """CIFAR-10, TCL without labels on positive triplets, 1000 epochs; the paper has 91.6."""
-    return paper.tcl_triplets(paper.self_supervised("cifar10", epochs=1000, views=3))
-
-
-def cifar10_simclr() -> Config:
-    """CIFAR-10, SimCLR, 1000 epochs; the paper quotes 90.7."""
-    return paper.simclr(paper.self_supervised("cifar10", epochs=1000, views=2))
-
-
 def cifar100_tcl() -> Config:
     """CIFAR-100, TCL, 150 epochs in all; the paper has 79.8.
 
@@ -92,13 +82,3 @@ def cifar100_cross_entropy() -> Config:
 def cifar100_cross_entropy_250() -> Config:
     """CIFAR-100, cross-entropy, 250 epochs in all."""
     return paper.cross_entropy(paper.longer(_cifar100()))
-
-
-def cifar100_tcl_ssl() -> Config:
-    """CIFAR-100, TCL without labels on positive triplets, 1000 epochs; the paper has 66.7."""
-    return paper.tcl_triplets(paper.self_supervised("cifar100", epochs=1000, views=3))
-
-
-def cifar100_simclr() -> Config:
-    """CIFAR-100, SimCLR, 1000 epochs; the paper quotes 65.5."""
-    return paper.simclr(paper.self_supervised("cifar100", epochs=1000, views=2))

@@ -2,8 +2,7 @@
 
 `contune train imagenet100-tcl data.path=IMAGENET data.classes=LIST.txt`, a folder with train/ and val/ and the
 names of its 100 class folders. As in the authors' code images are squashed to 224×224, then cropped with padding;
-`data.resident_gib=20` keeps these squares on a GPU with the room. The self-supervised runs stream, so that their
-random crops are cut out of the whole pictures.
+`data.resident_gib=20` keeps these squares on a GPU with the room.
 """
 
 from contune.config import Config
@@ -43,18 +42,3 @@ def cross_entropy() -> Config:
 def cross_entropy_250() -> Config:
     """ImageNet-100, cross-entropy, 250 epochs in all."""
     return paper.cross_entropy(paper.longer(_base(lr=0.2)))
-
-
-def tcl_ssl() -> Config:
-    """ImageNet-100, TCL without labels on positive triplets, 400 epochs; the paper has 77.9."""
-    return paper.tcl_triplets(_self_supervised(views=3))
-
-
-def simclr() -> Config:
-    """ImageNet-100, SimCLR, 400 epochs; the paper quotes 77.5."""
-    return paper.simclr(_self_supervised(views=2))
-
-
-def _self_supervised(views: int) -> Config:
-    config = paper.self_supervised("imagenet100", epochs=400, views=views)
-    return config.override(["data.image_size=224"])

@@ -5,8 +5,6 @@ The paper counts batches after augmentation; `batch_images` counts before, so it
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 
-SIMAUGMENT = "simaugment"
-
 
 def supervised(
     data: str, *, batch_views: int, lr: float, policy: str = "autoaugment", encoder: str = "resnet50"
@@ -49,31 +47,17 @@ def longer(config: Config) -> Config:
     return config
 
 
-def self_supervised(data: str, *, epochs: int, views: int, batch_images: int = 256, lr: float = 0.4) -> Config:
-    """solo-learn's setting, which the paper's self-supervised runs use: LARS, ten epochs of warm-up, SimAugment."""
-    return Config(
-        data=DataConfig(name=data),
-        augment=AugmentConfig(policy=SIMAUGMENT, views=views),
-        model=ModelConfig(encoder="resnet18"),
-        optim=OptimConfig(name="lars", epochs=epochs, batch_images=batch_images, lr=lr, warmup_epochs=10),
-        eval=EvalConfig(linear="fast", online=True),
-    )
+TRIPLETS = (
+    "method.name=tcl",
+    "method.supervised=false",
+    "method.k1=1",
+    "method.k2=1.5",
+    "method.temperature=0.2",
+    "method.projector_hidden=2048",
+    "method.projector_dim=256",
+)
+"""Without labels (B.3): k1 and k2 as the appendix has them; τ, which it leaves out, and the head are SimCLR's."""
 
 
 def tcl_triplets(config: Config) -> Config:
-    """k1 = 1 and k2 = 1.5 as the appendix has them; τ, which it leaves out, and the head are SimCLR's."""
-    return config.override(
-        [
-            "method.name=tcl",
-            "method.supervised=false",
-            "method.k1=1",
-            "method.k2=1.5",
-            "method.temperature=0.2",
-            "method.projector_hidden=2048",
-            "method.projector_dim=256",
-        ]
-    )
-
-
-def simclr(config: Config) -> Config:
-    return config.override(["method.name=simclr"])
+    return config.override(TRIPLETS)

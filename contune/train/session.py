@@ -54,6 +54,7 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
         measures = evaluation.measures
     stopwatch.lap("measuring")
     result = build_result(setup, measures, seconds=trainer.seconds, views_per_second=trainer.views_per_second)
+    result["last_logged"] = _last_logged(folder)
     if config.run.report:
         _report(folder, setup, result, evaluation, test_set)
         stopwatch.lap("report")
@@ -100,6 +101,13 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
     )
     evaluation = evaluate(setup, encoder.backbone, train, test)
     return build_result(setup, evaluation.measures, seconds=0.0, views_per_second=0.0)
+
+
+def _last_logged(folder: RunFolder) -> dict[str, float]:
+    """The loss and what a method, the online probe and the watch for a collapse said at the end; nothing untrained."""
+    lines = read_metrics(folder.path)
+    circumstances = ("step", "epoch", "lr", "views_per_second")
+    return {name: value for name, value in lines[-1].items() if name not in circumstances} if lines else {}
 
 
 def _report(

@@ -9,7 +9,9 @@ import pytest
 import torch
 from command_line import PLAIN, contune, read_json, read_lines, start, train
 from safetensors.torch import load_file
+from small_heads import small_heads_as_text
 
+from contune.methods import METHODS
 from contune.train.log import MetricsLog
 
 RUN = (
@@ -90,6 +92,27 @@ def test_ctrl_c_leaves_a_run_that_goes_on(whole: Path, stopped: Path) -> None:
     assert torch.load(stopped / "checkpoint.pt")["step"] == 19
     train(stopped, *RUN)
     assert_same_end(stopped, whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_methods_own_state_goes_on(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues, followers and centres: two short epochs, ended by Ctrl-C in the middle of the second."""
+    settings = ("digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01")
+    rest = ("data.val_fraction=0.72", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none")
+    train(tmp_path / "whole", *settings, *rest)
+    write = MetricsLog.write
+
+    def write_until_5(self: MetricsLog, step: int, values: dict[str, float]) -> None:
+        if step == 5:
+            raise KeyboardInterrupt
+        write(self, step, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricsLog, "write", write_until_5)
+        assert contune("train", *settings, *rest, *PLAIN, "--out", tmp_path / "parts").code == 130
+    assert torch.load(tmp_path / "parts" / "checkpoint.pt")["step"] == 4
+    train(tmp_path / "parts", *settings, *rest)
+    assert_same_end(tmp_path / "parts", tmp_path / "whole")
 
 
 def test_lines_beyond_the_checkpoint_and_half_a_line_are_written_again(whole: Path, stopped: Path) -> None:

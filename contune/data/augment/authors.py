@@ -1,7 +1,10 @@
 """AutoAugment as in the code of the paper's authors, github.com/chaitanyaanimesh/Tuned-Contrastive-Learning.
 
-Their AutoAugment is that of github.com/4uiiurz1/pytorch-auto-augment, which they have by way of
-github.com/GuillaumeErhard/Supervised_contrastive_loss_pytorch: torchvision's 25 sub-policies with other operations.
+Their AutoAugment is most likely that of github.com/4uiiurz1/pytorch-auto-augment, by way of
+github.com/GuillaumeErhard/Supervised_contrastive_loss_pytorch: their script imports it as
+`data_augmentation.auto_augment`, beside a `duplicate_sample_transform`, and that repository has both by these names.
+Their own file was not compared. What follows is that implementation, "theirs" for short: torchvision's 25 sub-policies
+with other operations.
 
 - A range is cut into ten bins, and a magnitude is uniform within the bin of its step. So it has the bin's sign: a
   translation of bin 9 always goes the same way, a rotation of bin 2 always turns the same way. torchvision has ten
@@ -33,7 +36,7 @@ from contune.data.augment.spline import sample_spline
 from contune.data.augment.subpolicies import SUB_POLICIES, Op
 
 _NUM_BINS = 10
-_PIVOT = 1.0
+PIVOT = 1.0
 """What stays in its place, in pixels right of the centre and below it: their centre of N pixels is at N / 2 + 1/2."""
 
 
@@ -82,7 +85,7 @@ def choose_steps(sub_policy_B: Tensor, chance_BS: Tensor, place_BS: Tensor, imag
 
 
 def move(levels_BCHW: Tensor, op_B: Tensor, magnitude_B: Tensor) -> Tensor:
-    inverse_B23 = inverse_matrices(op_B, magnitude_B, shear_about=_PIVOT, turn_about=_PIVOT)
+    inverse_B23 = inverse_matrices(op_B, magnitude_B, shear_about=PIVOT, turn_about=PIVOT)
     return sample_spline(levels_BCHW, inverse_B23)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contune.data.augment.authors import AuthorsAutoAugment
 from contune.data.augment.autoaugment import AutoAugment
 from contune.data.augment.crop_flip import CropFlip, ResizeOnly
 from contune.data.augment.policy import Params, Policy
@@ -26,6 +27,7 @@ KERNELS: dict[type, str] = {
     ResizeOnly: "crop_flip",
     CropFlip: "crop_flip",
     AutoAugment: "autoaugment",
+    AuthorsAutoAugment: "autoaugment",
     SimAugment: "simaugment",
 }
 """A policy's class, itself and no subclass, to the module of its kernel."""

@@ -21,13 +21,13 @@ _MARGIN = 2
 
 @cache
 @torch.inference_mode(False)
-def _to_coefficients(num: int, device: torch.device) -> Tensor:
+def to_coefficients(num: int, device: torch.device) -> Tensor:
     """(N, N): the inverse of taking 2/3 of a coefficient and 1/6 of each neighbour, mirrored at the ends."""
     pixels_NN = 2 / 3 * torch.eye(num, dtype=torch.float64)
     for i in range(num):
         for neighbour in (abs(i - 1), num - 1 - abs(num - 2 - i)):
             pixels_NN[i, neighbour] += 1 / 6
-    return pixels_NN.inverse().float().to(device)
+    return pixels_NN.inverse().float().contiguous().to(device)  # an inverse lies in memory by columns
 
 
 def _pairs(position: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -50,7 +50,7 @@ def sample_spline(levels_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     H, W = levels_BCHW.shape[-2:]
     device = levels_BCHW.device
     with torch.autocast(device.type, enabled=False):
-        coefficients = _to_coefficients(H, device) @ levels_BCHW.float() @ _to_coefficients(W, device).mT
+        coefficients = to_coefficients(H, device) @ levels_BCHW.float() @ to_coefficients(W, device).mT
     coefficients = F.pad(coefficients, [_MARGIN] * 4, mode="reflect")
     x_W, y_H1 = count_to(W, device) - (W - 1) / 2, (count_to(H, device) - (H - 1) / 2)[:, None]
     a, b, c, d, e, f = inverse_B23.flatten(1)[:, :, None, None].unbind(1)

@@ -2,24 +2,27 @@
 
 import pytest
 import torch
-from fused_cases import DEVICE, MEAN, STD, assert_rounded, blobs, fused_views, shares_that_differ, torch_views
+from fused_cases import (
+    DEVICE,
+    MEAN,
+    MOVES,
+    STD,
+    Steps,
+    assert_rounded,
+    blobs,
+    every_operation,
+    every_pair_of_operations,
+    fused_views,
+    shares_that_differ,
+    torch_views,
+    with_steps,
+)
 from torch import Tensor
 
-from contune.data.augment import Params
 from contune.data.augment.autoaugment import AutoAugment
 from contune.data.augment.kernels import autoaugment
 from contune.data.augment.subpolicies import Op
 
-MOVES = (Op.SHEAR_X, Op.SHEAR_Y, Op.TRANSLATE_X, Op.TRANSLATE_Y, Op.ROTATE)
-MAGNITUDES = {
-    Op.SHEAR_X: [-0.3, -0.11, 0.07, 0.29],
-    Op.SHEAR_Y: [-0.3, -0.11, 0.07, 0.29],
-    Op.TRANSLATE_X: [-9.0, -1.0, 2.0, 5.0],
-    Op.TRANSLATE_Y: [-9.0, -1.0, 2.0, 5.0],
-    Op.ROTATE: [-27.0, -6.7, 3.3, 29.0],
-    Op.POSTERIZE: [4.0, 5.0, 7.0, 8.0],
-    Op.SOLARIZE: [0.0, 28.3, 128.0, 255.0],
-}
 TIES = 1e-3
 """The share of moved pixels that may come from the neighbour: a sine's last bit decides where a coordinate is a tie.
 
@@ -27,18 +30,7 @@ Not at 30 degrees, where the sine is a half and so many coordinates of images wi
 """
 
 
-def magnitude(op: Op, number: int) -> float:
-    return MAGNITUDES.get(op, [-0.9, -0.35, 0.2, 0.9])[number % 4]
-
-
-def with_steps(policy: AutoAugment, steps: list[tuple[Op, float, Op, float]]) -> Params:
-    """Drawn crops and flips, then the operations and magnitudes asked for."""
-    params = policy.draw(len(steps), torch.Generator().manual_seed(0))
-    table_B4 = torch.tensor([[float(number) for number in step] for step in steps])
-    return params | {"op": table_B4[:, 0::2].long(), "magnitude": table_B4[:, 1::2].contiguous()}
-
-
-def assert_equal_but_for_ties(shares: Tensor, steps: list[tuple[Op, float, Op, float]]) -> None:
+def assert_equal_but_for_ties(shares: Tensor, steps: list[Steps]) -> None:
     moved = torch.tensor([first in MOVES or second in MOVES for first, _, second, _ in steps])
     assert shares[~moved].max() == 0
     assert shares[moved].mean() <= TIES
@@ -47,15 +39,14 @@ def assert_equal_but_for_ties(shares: Tensor, steps: list[tuple[Op, float, Op, f
 @pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 28), (3, 33), (3, 8), (1, 8)])
 def test_every_operation(channels: int, size: int) -> None:
     policy = AutoAugment(image_size=size, channels=channels)
-    steps = [(op, magnitude(op, number), Op.IDENTITY, 0.0) for number in range(4) for op in Op]
+    steps = every_operation()
     shares = shares_that_differ(policy, blobs(len(steps), channels, size), with_steps(policy, steps))
     assert_equal_but_for_ties(shares, steps)
 
 
-def test_every_pair_of_operations() -> None:
+def test_every_pair() -> None:
     policy = AutoAugment(image_size=12, channels=3, padding=1)
-    pairs = [(first, second) for first in Op for second in Op]
-    steps = [(first, magnitude(first, first + second), second, magnitude(second, first)) for first, second in pairs]
+    steps = every_pair_of_operations()
     shares = shares_that_differ(policy, blobs(len(steps), 3, 12), with_steps(policy, steps))
     assert_equal_but_for_ties(shares, steps)
 
@@ -66,7 +57,7 @@ def test_images_of_one_level_and_of_two(op: Op) -> None:
     images = torch.cat([images, images])
     images[3:, :, 5:9, 2:] = 200
     policy = AutoAugment(image_size=17, channels=3, padding=0)
-    steps = [(op, 0.7, Op.IDENTITY, 0.0)] * len(images)
+    steps: list[Steps] = [(op, 0.7, Op.IDENTITY, 0.0)] * len(images)
     assert shares_that_differ(policy, images, with_steps(policy, steps)).max() == 0
 
 

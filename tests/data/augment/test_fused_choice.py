@@ -38,7 +38,14 @@ def fused_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "names", [("autoaugment", "autoaugment"), ("crop-flip", "none", "crop-flip"), ("none", "none"), ("autoaugment",)]
+    "names",
+    [
+        ("autoaugment", "autoaugment"),
+        ("autoaugment-authors", "autoaugment", "autoaugment-authors"),
+        ("crop-flip", "none", "crop-flip"),
+        ("none", "none"),
+        ("autoaugment",),
+    ],
 )
 def test_both_backends_give_the_same_views(names: tuple[str, ...], fused_calls: list[str]) -> None:
     by_kernel, by_torch = augmenter_of(*names), augmenter_of(*names, backend="torch")
@@ -99,12 +106,13 @@ def test_parameters_drawn_together_are_not_copied() -> None:
 
 
 def test_resizing_is_left_to_torch() -> None:
-    for name in ("autoaugment", "crop-flip", "none"):
+    for name in ("autoaugment", "autoaugment-authors", "crop-flip", "none"):
         policy = build_policy(name, image_size=16, channels=3)
         assert fused.is_supported(policy, IMAGES.to(DEVICE))
         assert not fused.is_supported(policy, IMAGES[:, :, :12].to(DEVICE))
     large = torch.zeros(1, 3, 160, 160, dtype=torch.uint8, device=DEVICE)
     assert not fused.is_supported(build_policy("autoaugment", image_size=160, channels=3), large)
+    assert not fused.is_supported(build_policy("autoaugment-authors", image_size=160, channels=3), large)
     assert fused.is_supported(build_policy("crop-flip", image_size=160, channels=3), large)
 
 
@@ -136,7 +144,7 @@ def test_the_interpreter_has_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["autoaugment", "crop-flip"])
+@pytest.mark.parametrize("name", ["autoaugment", "autoaugment-authors", "crop-flip"])
 def test_a_graph_replays_with_other_images_and_parameters(name: str) -> None:
     augmenter = augmenter_of(name, name)
     images, params = blobs(64, 3, 16).to(DEVICE), drawn(augmenter, 64)

@@ -1,10 +1,12 @@
-"""AutoAugment in one launch: a program makes one view, from the crop to the normalised pixels.
+"""AutoAugment in one launch, with torchvision's operations or those of the paper's authors: a program makes one view,
+from the crop to the normalised pixels.
 
 Which operation a view has is known to its whole program, so each is a branch, and only what was drawn is computed.
 Levels are whole numbers in float32, truncated where torchvision truncates. No product and sum are contracted and
-divisions are rounded correctly, so that colour operations, shears and translations are equal to the torch policy's.
-A rotation's sine may differ in its last bit, which moves a pixel only where a coordinate is a tie but for that; none
-is with the angles of the policy on images of up to 64 pixels.
+divisions are rounded correctly, so that colour operations are equal to the torch policy's, and so are torchvision's
+shears and translations. Its rotation's sine may differ in its last bit, which moves a pixel only where a coordinate is
+a tie but for that; none is with the angles of the policy on images of up to 64 pixels. The splines of the authors
+are sums in another order: a level is off by one where a value lies within 1e-4 or so of a half, which is 1 in 50,000.
 
 B: images, N: views, C: channels, H, W: height, width, P: pixels of a view, L: the 256 levels.
 """
@@ -13,55 +15,25 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from contune.data.augment.authors import AuthorsAutoAugment
 from contune.data.augment.autoaugment import AutoAugment
 from contune.data.augment.constants import constant
 from contune.data.augment.kernels.color import luma
+from contune.data.augment.kernels.moves import ROTATE, ROUNDER, SHEAR_X, moved, nearest_sources
 from contune.data.augment.kernels.pixels import load_window, store_view
+from contune.data.augment.kernels.spline import spline_moved
 from contune.data.augment.policy import Params
+from contune.data.augment.spline import to_coefficients
 from contune.data.augment.subpolicies import Op
 
-SHEAR_X, SHEAR_Y = tl.constexpr(Op.SHEAR_X.value), tl.constexpr(Op.SHEAR_Y.value)
-TRANSLATE_X, TRANSLATE_Y = tl.constexpr(Op.TRANSLATE_X.value), tl.constexpr(Op.TRANSLATE_Y.value)
-ROTATE, SHARPNESS = tl.constexpr(Op.ROTATE.value), tl.constexpr(Op.SHARPNESS.value)
-BRIGHTNESS = tl.constexpr(Op.BRIGHTNESS.value)
+BRIGHTNESS, SHARPNESS = tl.constexpr(Op.BRIGHTNESS.value), tl.constexpr(Op.SHARPNESS.value)
 CONTRAST, COLOR = tl.constexpr(Op.CONTRAST.value), tl.constexpr(Op.COLOR.value)
 POSTERIZE, SOLARIZE = tl.constexpr(Op.POSTERIZE.value), tl.constexpr(Op.SOLARIZE.value)
 INVERT, AUTOCONTRAST = tl.constexpr(Op.INVERT.value), tl.constexpr(Op.AUTOCONTRAST.value)
 EQUALIZE = tl.constexpr(Op.EQUALIZE.value)
-RADIANS = tl.constexpr(0.017453292519943295)
-LARGEST_SIDE = 128
-"""Of an image. Up to 64 pixels three planes of it are held in registers; above that they are spilled."""
-ROUNDER = tl.constexpr(12582912.0)
-"""1.5 · 2^23, which leaves a float32 no bits for a fraction: adding it rounds, halves to even."""
-
-
-@triton.jit
-def _coordinate(x_P, y_P, along_x, along_y, offset, SIZE: tl.constexpr):
-    """Where `sample_affine` reads along one axis: its steps and those of grid_sample, each of which rounds."""
-    half: tl.constexpr = 0.5 * SIZE
-    along_x, along_y, offset = tl.div_rn(along_x, half), tl.div_rn(along_y, half), tl.div_rn(offset, half)
-    grid_P = (x_P * along_x + offset) + y_P * along_y
-    return (((grid_P + 1.0) * half - 0.5) + ROUNDER) - ROUNDER
-
-
-@triton.jit
-def _sources(op, magnitude, pixel_P, SIZE: tl.constexpr):
-    """Which pixel each one is after a shear, translation or rotation, by the matrix of `inverse_matrices`; -1: none."""
-    shear_x, shear_y = tl.where(op == SHEAR_X, magnitude, 0.0), tl.where(op == SHEAR_Y, magnitude, 0.0)
-    right, down = tl.where(op == TRANSLATE_X, magnitude, 0.0), tl.where(op == TRANSLATE_Y, magnitude, 0.0)
-    angle = tl.where(op == ROTATE, magnitude, 0.0) * RADIANS
-    cos, sin = tl.cos(angle), tl.sin(angle)
-    x_P = (pixel_P % SIZE).to(tl.float32) - 0.5 * (SIZE - 1)
-    y_P = (pixel_P // SIZE).to(tl.float32) - 0.5 * (SIZE - 1)
-    column_P = _coordinate(x_P, y_P, cos, shear_x - sin, 0.5 * SIZE * shear_x - right, SIZE)
-    row_P = _coordinate(x_P, y_P, shear_y + sin, cos, 0.5 * SIZE * shear_y - down, SIZE)
-    inside_P = (column_P >= 0) & (column_P < SIZE) & (row_P >= 0) & (row_P < SIZE)
-    return tl.where(inside_P, row_P * SIZE + column_P, -1.0).to(tl.int32)
-
-
-@triton.jit
-def _moved(level_P, source_P):
-    return tl.where(source_P >= 0, tl.gather(level_P, tl.maximum(source_P, 0), 0), 0.0)
+LARGEST_SIDE = {AutoAugment: 128, AuthorsAutoAugment: 64}
+"""Of an image. Up to 64 pixels three planes of it are held in registers; above that they are spilled, and so would be
+the matrices of splines."""
 
 
 @triton.jit
@@ -129,9 +101,9 @@ def _equalized(level_P, inside_P):
 
 @triton.jit
 def autoaugment_kernel(
-    images_ptr, start_ptr, flip_ptr, op_ptr, magnitude_ptr, mean_std_ptr, out_ptr, num_images, padding,
-    stride_image, stride_channel, stride_row, stride_column,
-    SIZE: tl.constexpr, C: tl.constexpr, BP: tl.constexpr, STEPS: tl.constexpr,
+    images_ptr, start_ptr, flip_ptr, op_ptr, magnitude_ptr, mean_std_ptr, to_coefficients_ptr, out_ptr,
+    num_images, padding, stride_image, stride_channel, stride_row, stride_column,
+    SIZE: tl.constexpr, C: tl.constexpr, BP: tl.constexpr, PN: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     view = tl.program_id(0)
     pixel_P = tl.arange(0, BP)
@@ -145,8 +117,11 @@ def autoaugment_kernel(
         op = tl.load(op_ptr + STEPS * view + step)
         m = tl.load(magnitude_ptr + STEPS * view + step)
         if (op >= SHEAR_X) & (op <= ROTATE):
-            source_P = _sources(op, m, pixel_P, SIZE)
-            r_P, g_P, b_P = _moved(r_P, source_P), _moved(g_P, source_P), _moved(b_P, source_P)
+            if to_coefficients_ptr is None:
+                source_P = nearest_sources(op, m, pixel_P, SIZE)
+                r_P, g_P, b_P = moved(r_P, source_P), moved(g_P, source_P), moved(b_P, source_P)
+            else:
+                r_P, g_P, b_P = spline_moved(r_P, g_P, b_P, op, m, pixel_P, to_coefficients_ptr, SIZE, C, BP, PN)
         elif op == BRIGHTNESS:
             r_P, g_P, b_P = _blended(r_P, 0.0, m), _blended(g_P, 0.0, m), _blended(b_P, 0.0, m)
         elif (op == CONTRAST) | ((op == COLOR) & (C == 3)):  # torchvision's saturation keeps a gray image
@@ -173,13 +148,14 @@ def autoaugment_kernel(
     store_view(out_ptr + view.to(tl.int64) * (SIZE * SIZE * C), r_P, g_P, b_P, mean_std_ptr, pixel_P, SIZE, C)
 
 
-def fits(policy: AutoAugment, images_BCHW: Tensor) -> bool:
+def fits(policy: AutoAugment | AuthorsAutoAugment, images_BCHW: Tensor) -> bool:
     """Whether the images need no resizing and a program can hold one."""
-    return images_BCHW.shape[-2:] == (policy.image_size, policy.image_size) and policy.image_size <= LARGEST_SIDE
+    size = policy.image_size
+    return images_BCHW.shape[-2:] == (size, size) and size <= LARGEST_SIDE[type(policy)]
 
 
 def launch(
-    policy: AutoAugment,
+    policy: AutoAugment | AuthorsAutoAugment,
     images_BCHW: Tensor,
     params: Params,
     mean: tuple[float, ...],
@@ -188,12 +164,16 @@ def launch(
 ) -> None:
     """Normalised views of uint8 images into `out_NCHW`, which is channels_last; view n is of image n mod B."""
     num_views, C, size, _ = out_NCHW.shape
-    block = max(128, triton.next_power_of_2(size * size))
+    device, is_spline = images_BCHW.device, isinstance(policy, AuthorsAutoAugment)
+    block, side = max(128, triton.next_power_of_2(size * size)), max(16, triton.next_power_of_2(size))
     drawn = [params[name].contiguous() for name in ("crop_start", "flip", "op", "magnitude")]
+    # 8 pixels a thread, and for small images a pixel for every thread. With splines, which need more registers, 4 or 8
+    # and as many registers as leave room for 16 warps on a multiprocessor.
+    num_warps = min(16, max(4, side * side // 128)) if is_spline else min(32, max(4, block // 256))
     autoaugment_kernel[(num_views,)](
-        images_BCHW, *drawn, constant((*mean, *std), images_BCHW.device), out_NCHW,
+        images_BCHW, *drawn, constant((*mean, *std), device),
+        to_coefficients(size, device) if is_spline else None, out_NCHW,
         len(images_BCHW), policy.padding, *images_BCHW.stride(),
-        SIZE=size, C=C, BP=block, STEPS=params["op"].shape[1],
-        # 8 pixels a thread, and for small images a pixel for every thread.
-        num_warps=min(32, max(4, block // 256)), num_stages=1, enable_fp_fusion=False,
+        SIZE=size, C=C, BP=block, PN=side, STEPS=params["op"].shape[1],
+        num_warps=num_warps, num_stages=1, maxnreg=128 if is_spline else None, enable_fp_fusion=False,
     )  # fmt: skip
