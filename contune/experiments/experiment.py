@@ -1,0 +1,32 @@
+"""What an experiment is: rows of runs, and how they are drawn."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.figure import Figure
+
+from contune.experiments.comparison import comparison
+from contune.experiments.dots import dots
+from contune.experiments.outcome import Outcome
+from contune.experiments.plan import Row
+from contune.experiments.table import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    title: str
+    rows: tuple[Row, ...]
+    overrides: tuple[str, ...] = ()
+    """KEY=VALUE for all rows, below those that a person gives."""
+    notes: tuple[str, ...] = ()
+    """Sentences under the table, after those that come from the results."""
+    make_table: Callable[[str, Sequence[Outcome]], Table] = comparison
+    """From a title and what the rows came to."""
+    make_figure: Callable[[str, Sequence[Outcome]], Figure] = dots
+
+    def table(self, outcomes: Sequence[Outcome]) -> Table:
+        table = self.make_table(self.title, outcomes)
+        return replace(table, notes=(*table.notes, *self.notes))
+
+    def figure(self, outcomes: Sequence[Outcome], *, titled: bool = True) -> Figure:
+        return self.make_figure(self.title if titled else "", outcomes)

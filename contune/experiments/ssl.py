@@ -1,0 +1,48 @@
+"""Self-supervised methods side by side, as in the paper's table 2: the same encoder, data and measures for all."""
+
+from contune.experiments.experiment import Experiment
+from contune.experiments.plan import PIXELS, Row
+from contune.recipes.reported import PAPER, SOLO_LEARN, reported
+from contune.recipes.ssl import ROWS
+
+
+def digits() -> Experiment:
+    """All self-supervised methods on handwritten digits: a CPU, about ten minutes."""
+    pixels = Row(
+        title="Raw pixels", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random",
+        measured=PIXELS, is_baseline=True,
+    )  # fmt: skip
+    return Experiment(
+        title="Self-supervised methods on handwritten digits", rows=(*_methods("digits"), _untrained("digits"), pixels)
+    )
+
+
+def cifar100() -> Experiment:
+    """All self-supervised methods on CIFAR-100, ResNet-18, 100 epochs (the paper: 1000); add data.path=FOLDER."""
+    return Experiment(
+        title="Self-supervised methods on CIFAR-100",
+        rows=(*_methods("cifar100"), _untrained("cifar100")),
+        overrides=("optim.epochs=100",),
+        notes=(
+            "What others report: of the paper's column only TCL was measured there, the rest it quotes; solo-learn's "
+            "is by a probe that learns beside the encoder, ARB's that of its authors.",
+        ),
+    )
+
+
+def _methods(data: str) -> tuple[Row, ...]:
+    return tuple(
+        Row(title=row.title, recipe=f"{data}-{name}", name=name, beside=_beside(data, name))
+        for name, row in ROWS.items()
+    )
+
+
+def _untrained(data: str) -> Row:
+    return Row(
+        title="Random encoder", recipe=f"{data}-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True
+    )
+
+
+def _beside(data: str, name: str) -> dict[str, float]:
+    numbers = {whose: reported(table, name, data) for whose, table in (("paper", PAPER), ("solo-learn", SOLO_LEARN))}
+    return {f"{whose}, 1000 epochs": number for whose, number in numbers.items() if number is not None}

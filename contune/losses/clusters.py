@@ -1,0 +1,52 @@
+"""SwAV's two halves (Caron et al. 2020): assignments to prototypes that use all of them alike, and their prediction.
+
+Shapes: N rows, K prototypes; B images, V views of each, of which the first T have assignments.
+"""
+
+import torch
+from torch import Tensor
+
+from contune.errors import UserError
+from contune.losses.checks import check_embeddings, check_positive, compute_dtype
+from contune.losses.distillation import other_views_loss
+
+
+@torch.no_grad()
+def sinkhorn(
+    scores_NK: Tensor, *, epsilon: float = 0.05, num_iterations: int = 3, weights_N: Tensor | None = None
+) -> Tensor:
+    """Soft assignments of rows to prototypes, equations 3 to 5: each row's sum to 1, each prototype gets as much.
+
+        Q = exp(scores / ε)
+        as often as num_iterations says:
+            each column of Q is divided by its sum
+            each row of Q is divided by its sum
+
+    The last division is by rows, so their sums are exact and those of columns come closer with each iteration.
+    Q is kept as a logarithm less one number a row and one a column, so that no exp(score / ε) overflows.
+
+    weights_N: how much a row counts in the sums of columns. With 0 it is assigned like any other and the others are
+    assigned as if it were not there.
+    """
+    check_embeddings("scores", scores_NK)
+    check_positive("epsilon", epsilon)
+    if num_iterations < 1:
+        raise UserError(f"num_iterations must be 1 or more, got {num_iterations}")
+    with torch.autocast(scores_NK.device.type, enabled=False):
+        logits_NK = scores_NK.to(compute_dtype(scores_NK)) / epsilon
+        log_weights_N1 = 0.0 if weights_N is None else weights_N.to(logits_NK.dtype).log().unsqueeze(1)
+        row_N1, column_1K = torch.zeros_like(logits_NK[:, :1]), torch.zeros_like(logits_NK[:1])
+        for _ in range(num_iterations):
+            column_1K = (logits_NK - row_N1 + log_weights_N1).logsumexp(dim=0, keepdim=True)
+            row_N1 = (logits_NK - column_1K).logsumexp(dim=1, keepdim=True)
+        return (logits_NK - column_1K - row_N1).exp()
+
+
+def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temperature: float = 0.1) -> Tensor:
+    """Equation 2 with any number of views, as a mean over pairs of views and images.
+
+    for each view t with assignments, each other view v ≠ t, each image b:
+        loss_tvb = - Σ_k assignments_tbk · log softmax(scores_vb / τ)_k
+    """
+    check_positive("temperature", temperature)
+    return other_views_loss(assignments_TBK, scores_VBK.to(compute_dtype(scores_VBK)) / temperature)

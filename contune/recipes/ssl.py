@@ -1,0 +1,145 @@
+"""Learning without labels: a row for each method, from which every data set's recipe is made.
+
+The rows hold the values of solo-learn, the reference library, whose CIFAR-10 and CIFAR-100 runs are alike; a method's
+own settings (sizes of heads, temperatures, momenta) are its defaults. Batches have 256 images, for which its rates are
+given, so that each rate here is the one that is used. Two differences: our warm-up begins at nothing, where its begins
+at 3e-5; our online probe always is SGD at 0.1, where its has 0.3 for MoCo and 3e-3 for W-MSE.
+Start them like `contune train cifar100-byol data.path=FOLDER`. ImageNet-100 streams, so that random crops are cut out
+of the whole pictures.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
+from contune.recipes import digits, paper
+from contune.recipes.reported import PAPER, SOLO_LEARN, reported
+
+TITLES = {
+    "digits": "Handwritten digits",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "imagenet100": "ImageNet-100",
+}
+EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
+
+
+@dataclass(frozen=True)
+class Views:
+    """A policy for each view: of CIFAR's small images, and of ImageNet's, in which a blur tells."""
+
+    small: tuple[str, ...]
+    large: tuple[str, ...]
+
+
+def _both(small: str, large: str | None = None) -> Views:
+    return Views((small, small), (large or small, large or small))
+
+
+_MILD = "simaugment jitter=0.4,0.4,0.2,0.1"
+_WIDE = "crop_scale=0.2,1"
+SYMMETRIC = _both("simaugment")
+WEAK = _both("simaugment jitter=0.4,0.4,0.4,0.1")
+ASYMMETRIC = Views(
+    small=(f"{_MILD} blur=0", f"{_MILD} blur=0 solarize=0.2"),
+    large=(f"{_MILD} blur=1", f"{_MILD} blur=0.1 solarize=0.2"),
+)
+WEAK_OR_ASYMMETRIC = Views(WEAK.small, ASYMMETRIC.large)
+CROP_AND_FLIP = "simaugment jitter_probability=0 gray=0 blur=0"
+STUDENT_AND_TEACHER = Views((_MILD, CROP_AND_FLIP), (_MILD, CROP_AND_FLIP))
+VICREG = _both(f"{_MILD} {_WIDE} blur=0 solarize=0.1", f"{_MILD} {_WIDE} solarize=0.1")
+W_MSE = _both(f"simaugment {_WIDE} blur=0", f"simaugment {_WIDE} blur=0.2")
+TRIPLETS = Views(("simaugment",) * 3, ("simaugment",) * 3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How a method is trained; the last fields are KEY=VALUE in which a data set's recipe differs."""
+
+    title: str
+    optimizer: str
+    lr: float
+    weight_decay: float
+    views: Views
+    settings: tuple[str, ...] = ()
+    """Of the method, where they are not its defaults; its name, where it is not the row's."""
+    imagenet100: tuple[str, ...] = ()
+    digits: tuple[str, ...] = ()
+    """Tiny images, a tiny encoder, small batches: smaller heads and queues, and other rates."""
+
+
+ROWS = {
+    "byol": Row(
+        "BYOL", "lars", 1.0, 1e-5, ASYMMETRIC,
+        imagenet100=("optim.lr=0.5", "optim.weight_decay=1e-6", "method.predictor_hidden=8192"),
+    ),
+    "dino": Row(
+        "DINO", "lars", 0.3, 1e-6, ASYMMETRIC,
+        imagenet100=("method.teacher_warmup_epochs=50",),
+    ),
+    "simsiam": Row("SimSiam", "sgd", 0.5, 1e-5, WEAK_OR_ASYMMETRIC),
+    "moco-v2": Row(
+        "MoCo v2+", "sgd", 0.3, 1e-4, WEAK,
+        imagenet100=("method.queue_size=65536",),
+    ),
+    "ressl": Row(
+        "ReSSL", "sgd", 0.05, 1e-4, STUDENT_AND_TEACHER,
+        imagenet100=("optim.lr=0.3",),
+    ),
+    "vicreg": Row("VICReg", "lars", 0.3, 1e-4, VICREG),
+    "swav": Row("SwAV", "lars", 0.6, 1e-6, SYMMETRIC),
+    "w-mse": Row("W-MSE", "adam", 2e-3, 1e-6, W_MSE),
+    "arb": Row("ARB", "lars", 0.3, 1e-4, ASYMMETRIC),
+    "barlow-twins": Row("Barlow Twins", "lars", 0.3, 1e-4, ASYMMETRIC),
+    "simclr": Row(
+        "SimCLR", "lars", 0.4, 1e-4, SYMMETRIC,
+        imagenet100=("optim.lr=0.3", "method.projector_hidden=4096", "method.projector_dim=512"),
+    ),
+    "tcl-ssl": Row("TCL on positive triplets", "lars", 0.4, 1e-4, TRIPLETS, settings=paper.TRIPLETS),
+}  # fmt: skip
+"""In the order of the paper's table 2."""
+
+
+def recipes(data: str) -> dict[str, Callable[[], Config]]:
+    """`DATA-METHOD` for each row."""
+    return {f"{data}-{name}": recipe(data, name) for name in ROWS}
+
+
+def recipe(data: str, name: str) -> Callable[[], Config]:
+    row = ROWS[name]
+    settings = row.settings or (f"method.name={name}",)
+    differing = {"digits": row.digits, "imagenet100": row.imagenet100}.get(data, ())
+
+    def make() -> Config:
+        config = digits.base(views=len(row.views.small), epochs=40) if data == "digits" else _reference(row, data)
+        return config.override([*settings, *differing])
+
+    make.__name__, make.__doc__ = f"{data}-{name}", _summary(data, name)
+    return make
+
+
+def _reference(row: Row, data: str) -> Config:
+    """solo-learn's common values: ResNet-18, 256 images a batch, ten epochs of warm-up and a cosine by the step."""
+    large = data == "imagenet100"
+    views = row.views.large if large else row.views.small
+    return Config(
+        data=DataConfig(name=data, image_size=224 if large else None),
+        augment=AugmentConfig(policy=views[0], views=len(views), per_view=views if len(set(views)) > 1 else ()),
+        model=ModelConfig(encoder="resnet18"),
+        optim=OptimConfig(
+            name=row.optimizer, epochs=EPOCHS[data], batch_images=256, lr=row.lr, weight_decay=row.weight_decay,
+            warmup_epochs=10,
+        ),
+        eval=EvalConfig(linear="fast", online=True),
+    )  # fmt: skip
+
+
+def _summary(data: str, name: str) -> str:
+    start = f"{TITLES[data]} without labels, {ROWS[name].title}"
+    if data not in EPOCHS:
+        return f"{start}; a CPU, about a minute."
+    own = name == "tcl-ssl"
+    numbers = [f"the paper {'has' if own else 'quotes'} {reported(PAPER, name, data)}"]
+    if (beside := reported(SOLO_LEARN, name, data)) is not None:
+        numbers.append(f"solo-learn has {beside:.2f}")
+    return f"{start}, {EPOCHS[data]} epochs; {', '.join(numbers)}."

@@ -1,0 +1,175 @@
+"""Doing an experiment: real runs, small ones; what is done is not done again."""
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PLAIN, contune, read_json, start
+from made_up import made_up_result, write_run
+from PIL import Image
+
+from contune.errors import UserError
+from contune.experiments import EXPERIMENTS, board, find_experiment
+from contune.experiments.experiment import Experiment
+from contune.experiments.gather import from_folder, from_results
+from contune.experiments.outcome import Outcome
+from contune.experiments.plan import PIXELS, Row
+from contune.train import many
+
+TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
+FILES = {"table.md", "table.tex", "table.html", "figure.png", "figure.svg"}
+SIMCLR = Row(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
+RANDOM = Row(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
+RAW = Row(
+    title="Raw pixels", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", measured=PIXELS,
+    is_baseline=True,
+)  # fmt: skip
+BROKEN = Row(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
+SMALL = Experiment(title="A small one", rows=(SIMCLR, RANDOM, RAW))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment of real runs, one of which fails."""
+    folder = tmp_path_factory.mktemp("experiments") / "small"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setitem(EXPERIMENTS, "small", lambda: Experiment(title="A small one", rows=(SIMCLR, BROKEN, RANDOM, RAW)))
+        outcome = contune("experiment", "small", *TINY, "--out", folder)
+    assert outcome.code == 2, "one failed"
+    assert f"table    {folder}/table.md" in outcome.out
+    return folder
+
+
+def test_it_leaves_runs_tables_and_a_figure(done: Path) -> None:
+    assert {path.name for path in done.iterdir()} == {*FILES, "simclr-seed0", "random-seed0"}
+    rows = (done / "table.md").read_text().splitlines()[4:]
+    result = read_json(done / "simclr-seed0" / "result.json")
+    assert rows[0].startswith(f"| SimCLR | **{result['linear_top1']:.2f}** |")
+    assert f"**{result['knn_top1']:.2f}**" in rows[0]
+    assert "| failed |" in rows[1]
+    assert rows[2].startswith("| Random | ")
+    assert rows[3].startswith("| Raw pixels | ")
+    assert "Broken, seed 0: optim.batch_images=500 is more than the" in (done / "table.md").read_text()
+    assert "A small one" in (done / "table.html").read_text()
+    with Image.open(done / "figure.png") as picture:
+        assert picture.width > 1000
+
+
+def test_the_end_of_training_is_in_the_result(done: Path) -> None:
+    logged = read_json(done / "simclr-seed0" / "result.json")["last_logged"]
+    assert {"loss", "effective_rank", "alignment", "uniformity"} <= logged.keys()
+    assert not {"step", "lr", "views_per_second"} & logged.keys()
+    assert read_json(done / "random-seed0" / "result.json")["last_logged"] == {}
+
+
+def test_what_is_done_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_Run", None)
+    outcomes = board.run(SMALL, overrides=TINY, seeds=[0], folder=done)
+    assert [outcome.results for outcome in outcomes] == [
+        (read_json(done / name / "result.json"),) for name in ("simclr-seed0", "random-seed0", "random-seed0")
+    ]
+    assert "Broken" not in (done / "table.md").read_text(), "it is drawn again"
+
+
+def test_another_run_in_a_folder_is_not_taken_for_it(done: Path) -> None:
+    (outcome, *_) = from_folder(SMALL.rows, [*TINY, "optim.lr=0.7"], [0], done, {})
+    assert outcome.results == ()
+    assert "holds a run with another optim.lr" in outcome.failures[0]
+
+
+def test_draw_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_Run", None)
+    monkeypatch.setitem(EXPERIMENTS, "small", lambda: SMALL)
+    write_run(tmp_path, SIMCLR, linear=95.5)
+    outcome = contune("experiment", "small", "--draw", "--seeds", "2", "--out", tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert "95.50" in outcome.out
+    assert "1 of 2 not run yet" in outcome.out
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "simclr-seed0"}
+
+
+def test_results_from_anywhere_go_to_the_rows_whose_settings_they_have() -> None:
+    results = [made_up_result(row, seed) for row in (SIMCLR, RANDOM) for seed in (3, 1)]
+    elsewhere = made_up_result(SIMCLR, 2)
+    elsewhere["config"]["data"]["path"] = None
+    elsewhere["config"]["run"]["device"] = "cuda"
+    stranger = made_up_result(SIMCLR, 0, overrides=("optim.lr=0.9",))
+    outcomes = from_results(SMALL.rows, [*results, elsewhere, stranger])
+    assert [[result["seed"] for result in outcome.results] for outcome in outcomes] == [[1, 2, 3], [1, 3], [1, 3]]
+    (again, *_) = from_results(SMALL.rows, [stranger], ["optim.lr=0.9"])
+    assert [result["seed"] for result in again.results] == [0]
+    with pytest.raises(UserError, match="none of these results has the settings of this experiment"):
+        from_results(SMALL.rows, [stranger])
+
+
+def test_the_committed_results_are_those_of_the_experiment(tmp_path: Path) -> None:
+    folder = Path(__file__).parent.parent.parent / "results" / "ssl-digits"
+    experiment = find_experiment("ssl-digits")
+    outcomes = from_results(experiment.rows, [read_json(path) for path in sorted(folder.glob("*.json"))])
+    assert all(outcome.results for outcome in outcomes), "a recipe was changed, and its result was not"
+    board.draw(experiment, outcomes, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_ctrl_c_draws_what_there_is_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = ("experiment", "ssl-digits", *TINY, "--out", tmp_path)
+    first = tmp_path / "byol-seed0" / "result.json"
+    with start(*command) as process:
+        deadline = time.monotonic() + 120
+        while not first.exists():
+            assert process.poll() is None, "it ended before it could be stopped"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert f"stopped; the same command goes on, and what is done is drawn in {tmp_path}" in printed
+    table = (tmp_path / "table.md").read_text()
+    assert f"{json.loads(first.read_text())['knn_top1']:.2f}" in table
+    assert "not run yet" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("ssl-digit",), "unknown experiment 'ssl-digit'; did you mean ssl-digits"),
+        (("table-9",), "unknown experiment 'table-9'; choose from ssl-cifar100, ssl-digits"),
+        (("ssl-digits", "optim.epoch=3"), "unknown setting 'optim.epoch'; did you mean optim.epochs"),
+        (("ssl-digits", "epochs"), "'epochs' is not KEY=VALUE"),
+        (("ssl-digits", "--seeds", "0"), "--seeds 0 names no seed; write how many, such as 3, or which, such as 0,4"),
+        (("ssl-digits", "--seeds", "some"), "'some' is not a list of whole numbers"),
+        (("ssl-digits", "--parallel", "0"), "0 runs at a time would never end"),
+    ],
+)
+def test_what_is_refused(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = contune("experiment", *arguments)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"contune: {sentence}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[list[int]] = []
+
+    def pretend(experiment: Experiment, *, seeds: list[int], **how: Any) -> list[Outcome]:
+        seen.append(seeds)
+        return []
+
+    monkeypatch.setattr(board, "run", pretend)
+    for text in ("3", "0,4", "7,"):
+        contune("experiment", "ssl-digits", "--seeds", text, "--out", tmp_path)
+    assert seen == [[0, 1, 2], [0, 4], [7]]
+
+
+def test_without_a_name_they_are_listed() -> None:
+    outcome = contune("experiment")
+    assert outcome.code == 0
+    assert all(name in outcome.out for name in EXPERIMENTS)
+    assert "contune experiment ssl-digits --seeds 3" in " ".join(contune("experiment", "--help").out.split())
