@@ -212,7 +212,7 @@ def test_damaged_files_of_a_run(finished: Path, tmp_path: Path) -> None:
     assert_sentence(contune("train", "digits", "--out", folder), "config.json is not a config that contune wrote")
 
 
-@pytest.mark.parametrize("arguments", [("train", "--otu", "x"), ("evaluate",), ("eval",), ("recipes", "digits")])
+@pytest.mark.parametrize("arguments", [("train", "--otu", "x"), ("evaluate",), ("eval",), ("recipes", "--digits")])
 def test_wrong_usage_is_code_2_too(arguments: tuple[str, ...], tmp_path: Path) -> None:
     outcome = contune(*arguments)
     assert outcome.code == 2

@@ -33,7 +33,10 @@ class MoCoV2(Method):
         queue_size: int = ranged(32768, low=1)
         """Keys in each of the two queues."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """How much the key networks keep of themselves in the first step; a cosine from here to the last one's."""
+        """How much the key networks keep of themselves in the first step; a cosine from here to the last one's.
+
+        With 0.9 old keys differ from new ones whatever they show, and telling their age lowers the loss.
+        """
         last_momentum: float = ranged(0.999, low=0.0, high=1.0)
 
         @property

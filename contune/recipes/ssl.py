@@ -49,6 +49,7 @@ CROP_AND_FLIP = "simaugment jitter_probability=0 gray=0 blur=0"
 STUDENT_AND_TEACHER = Views((_MILD, CROP_AND_FLIP), (_MILD, CROP_AND_FLIP))
 VICREG = _both(f"{_MILD} {_WIDE} blur=0 solarize=0.1", f"{_MILD} {_WIDE} solarize=0.1")
 W_MSE = _both(f"simaugment {_WIDE} blur=0", f"simaugment {_WIDE} blur=0.2")
+BARELY_MOVED_DIGITS = "digits rotation=5 translation=0.05 scale=0.95,1.05 shear=3 contrast=0.1 brightness=0.03"
 TRIPLETS = Views(("simaugment",) * 3, ("simaugment",) * 3)
 
 
@@ -68,29 +69,54 @@ class Row:
     """Tiny images, a tiny encoder, small batches: smaller heads and queues, and other rates."""
 
 
+def _small(hidden: int, dim: int, *others: str, lr: float = 2e-3) -> tuple[str, ...]:
+    """For digits: heads of these sizes, and AdamW at a rate for tens of epochs instead of hundreds."""
+    heads = (f"method.projector_hidden={hidden}", f"method.projector_dim={dim}")
+    return ("optim.name=adamw", f"optim.lr={lr}", *heads, *others)
+
+
 ROWS = {
     "byol": Row(
         "BYOL", "lars", 1.0, 1e-5, ASYMMETRIC,
         imagenet100=("optim.lr=0.5", "optim.weight_decay=1e-6", "method.predictor_hidden=8192"),
+        digits=_small(512, 128, "method.predictor_hidden=512", "method.momentum=0.97"),
     ),
     "dino": Row(
         "DINO", "lars", 0.3, 1e-6, ASYMMETRIC,
         imagenet100=("method.teacher_warmup_epochs=50",),
+        digits=_small(
+            256, 64, "method.num_prototypes=256", "method.teacher_temperature=0.04", "method.momentum=0.99",
+            "optim.epochs=60", "optim.warmup_epochs=2",
+        ),
     ),
-    "simsiam": Row("SimSiam", "sgd", 0.5, 1e-5, WEAK_OR_ASYMMETRIC),
+    "simsiam": Row(
+        "SimSiam", "sgd", 0.5, 1e-5, WEAK_OR_ASYMMETRIC,
+        digits=_small(512, 512, "method.predictor_hidden=128", "optim.epochs=60", lr=1e-3),
+    ),
     "moco-v2": Row(
         "MoCo v2+", "sgd", 0.3, 1e-4, WEAK,
         imagenet100=("method.queue_size=65536",),
+        digits=_small(512, 128, "method.queue_size=256", lr=1e-3),
     ),
     "ressl": Row(
         "ReSSL", "sgd", 0.05, 1e-4, STUDENT_AND_TEACHER,
         imagenet100=("optim.lr=0.3",),
+        digits=_small(
+            512, 128, "method.queue_size=512", "method.momentum=0.97",
+            f"augment.per_view=digits; {BARELY_MOVED_DIGITS}", lr=1e-3,
+        ),
     ),
-    "vicreg": Row("VICReg", "lars", 0.3, 1e-4, VICREG),
-    "swav": Row("SwAV", "lars", 0.6, 1e-6, SYMMETRIC),
-    "w-mse": Row("W-MSE", "adam", 2e-3, 1e-6, W_MSE),
-    "arb": Row("ARB", "lars", 0.3, 1e-4, ASYMMETRIC),
-    "barlow-twins": Row("Barlow Twins", "lars", 0.3, 1e-4, ASYMMETRIC),
+    "vicreg": Row("VICReg", "lars", 0.3, 1e-4, VICREG, digits=_small(512, 512)),
+    "swav": Row(
+        "SwAV", "lars", 0.6, 1e-6, SYMMETRIC,
+        digits=_small(
+            256, 128, "method.num_prototypes=128", "method.queue_size=384", "method.queue_epoch=10",
+            "method.frozen_epochs=1", "optim.warmup_epochs=2",
+        ),
+    ),
+    "w-mse": Row("W-MSE", "adam", 2e-3, 1e-6, W_MSE, digits=_small(256, 16, "method.whitening_size=32")),
+    "arb": Row("ARB", "lars", 0.3, 1e-4, ASYMMETRIC, digits=_small(512, 32)),
+    "barlow-twins": Row("Barlow Twins", "lars", 0.3, 1e-4, ASYMMETRIC, digits=_small(512, 256)),
     "simclr": Row(
         "SimCLR", "lars", 0.4, 1e-4, SYMMETRIC,
         imagenet100=("optim.lr=0.3", "method.projector_hidden=4096", "method.projector_dim=512"),

@@ -79,9 +79,7 @@ def test_half_precision_is_computed_in_float32() -> None:
 
 
 def test_rows_that_do_not_match_are_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"predictions and targets are compared row by row.* got \(7, 5\) and \(6, 5\)"
-    ):
+    with pytest.raises(UserError, match=r"predictions and targets are compared row by row.* got \(7, 5\) and \(6, 5\)"):
         regression_loss(rows(0), rows(1, num=6))
     with pytest.raises(UserError, match=r"targets must be \(N, d\), got shape \(5,\)"):
         negative_cosine_loss(rows(0), rows(1)[0])

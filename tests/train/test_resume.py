@@ -23,6 +23,8 @@ RUN = (
     "eval.online=true",
 )
 STEPS = 3 * 14
+WITH_STATE = ("byol", "moco-v2", "swav")
+"""Methods that keep a network or a queue beside the trained one; the others take their turn in `make test-slow`."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +96,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(whole: Path, stopped: Path) -> None:
     assert_same_end(stopped, whole)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m if m in WITH_STATE else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
 def test_every_methods_own_state_goes_on(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues, followers and centres: two short epochs, ended by Ctrl-C in the middle of the second."""
     settings = ("digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01")

@@ -167,13 +167,14 @@ def launch(
     device, is_spline = images_BCHW.device, isinstance(policy, AuthorsAutoAugment)
     block, side = max(128, triton.next_power_of_2(size * size)), max(16, triton.next_power_of_2(size))
     drawn = [params[name].contiguous() for name in ("crop_start", "flip", "op", "magnitude")]
-    # 8 pixels a thread, and for small images a pixel for every thread. With splines, which need more registers, 4 or 8
-    # and as many registers as leave room for 16 warps on a multiprocessor.
-    num_warps = min(16, max(4, side * side // 128)) if is_spline else min(32, max(4, block // 256))
+    # 8 pixels a thread, and for small images a pixel for every thread.
+    num_warps, most_registers = min(32, max(4, block // 256)), None
+    if is_spline:  # which takes more registers: up to 32 pixels as many as leave room for two views a multiprocessor
+        num_warps, most_registers = 4 if side == 16 else 8, 128 if side <= 32 else None
     autoaugment_kernel[(num_views,)](
         images_BCHW, *drawn, constant((*mean, *std), device),
         to_coefficients(size, device) if is_spline else None, out_NCHW,
         len(images_BCHW), policy.padding, *images_BCHW.stride(),
         SIZE=size, C=C, BP=block, PN=side, STEPS=params["op"].shape[1],
-        num_warps=num_warps, num_stages=1, maxnreg=128 if is_spline else None, enable_fp_fusion=False,
+        num_warps=num_warps, num_stages=1, maxnreg=most_registers, enable_fp_fusion=False,
     )  # fmt: skip
