@@ -67,6 +67,10 @@ def test_two_processes_see_the_crops_of_one(photos: Path, whole: Path, tmp_path:
     code, printed = in_two("train", *run(photos), "data.workers=0", *PLAIN, "--out", tmp_path / "run")
     assert code == 0, printed
     for line, other in zip(read_lines(whole), read_lines(tmp_path / "run"), strict=True):
+        # What each process measures on its own views is another number.
+        for lines in (line, other):
+            for name in ("feature_std", "effective_rank", "uniformity"):
+                del lines[name]
         assert other == pytest.approx(line, rel=1e-5, abs=1e-5), line["step"]
 
 
