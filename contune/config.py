@@ -112,6 +112,8 @@ class RunConfig:
     """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
     engine: str = one_of("auto", ("auto", "eager", "compile", "graph"))
     """`graph` replays a training step as one CUDA graph; `compile` fuses its kernels too; `auto`: what pays here."""
+    autotune: bool = True
+    """Try cuDNN's convolutions and take the fastest. Their choice, and with it the last bits, may differ between runs."""
     log_every: int = ranged(20, low=1)
     """Steps between lines of metrics.jsonl."""
     checkpoint_seconds: float = ranged(60.0, low=0.0)
@@ -124,6 +126,7 @@ class RunConfig:
 MACHINE_SETTINGS = (
     "run.device",
     "run.engine",
+    "run.autotune",
     "run.log_every",
     "run.checkpoint_seconds",
     "run.tensorboard",

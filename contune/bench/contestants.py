@@ -105,6 +105,22 @@ def _compile(k1: float) -> LossFunction:
     return torch.compile(loss, dynamic=False)
 
 
+def floor_contestants() -> list[Contestant]:
+    """The sum of all embeddings: what a call with its backward pass takes, whatever it computes."""
+    return [
+        Contestant(
+            name="autograd alone",
+            loss=loss,
+            function=lambda z, labels: z.sum(),
+            source=f"torch {torch.__version__}",
+            footprint=matrices(0),
+            note="a sum and its backward pass, the least that a call takes",
+            timing_only=True,
+        )
+        for loss in _FUNCTIONS
+    ]
+
+
 def transcribed_contestants(device: torch.device) -> list[Contestant]:
     """On a GPU the paper's form is there twice, as it is and with its mask built on the device: most of its time
     there goes into a mask that it builds on the host.

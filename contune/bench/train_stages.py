@@ -21,7 +21,7 @@ from contune.losses import tcl_loss
 from contune.models import EncoderSpec
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.device import choose_autocast
+from contune.train.device import choose_autocast, choose_convolutions
 from contune.train.engine import can_record
 from contune.train.graph import GraphedStep
 from contune.train.log import MetricsLog
@@ -110,6 +110,7 @@ def synthetic_setup(encoder: str, num_views: int, engine: str, device: torch.dev
         mean=MEAN, std=STD,
     )  # fmt: skip
     autocast = choose_autocast(config.run.precision, device)
+    choose_convolutions(autotune=config.run.autotune)
     return Setup(config=config, dataset=dataset, spec=spec, device=device, autocast=autocast)
 
 

@@ -6,7 +6,7 @@ that is recorded as a CUDA graph does not wait for Python, and goes the usual wa
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, knobs: Knobs, reduction: s
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
     num, dim = z_ND.shape
     options = _options(dim, knobs.precision, knobs.variant, knobs.k1 > 0)
-    scale = fused.HALF_SCALE if options["HALF"] else 1.0
+    scale = fused.HALF_SCALE if knobs.precision == "fast" else 1.0
     to_log2 = fused.LOG2_E / knobs.temperature
     anchors_7N = torch.empty((7, num), device=z_ND.device)
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
@@ -69,19 +69,19 @@ _compiled: dict[tuple[object, ...], Any] = {}
 """Kernels as Triton compiled them, by all that it looks at to choose one: that choice takes longer than a launch."""
 
 
-def _launch(name: str, z_ND: Tensor, labels_N: Tensor, rest: tuple[object, ...], options: dict[str, Any]) -> None:
+def _launch(name: str, z_ND: Tensor, labels_N: Tensor, rest: tuple[object, ...], options: "_Options") -> None:
     """One program for each block of anchors."""
     aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
-    key = (name, z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, id(options), rest[-1] is True)
-    grid = (-(-len(z_ND) // ROW_BLOCK), 1, 1)
+    key = (name, z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, options.key, rest[-1] is True)
+    grid = (-(-z_ND.shape[0] // ROW_BLOCK), 1, 1)
     known = _compiled.get(key)
     if known is None:
         from contune.kernels import small_tiles  # needs triton, which a CPU-only torch does not bring
 
         # The interpreter compiles nothing, and so gives nothing to remember.
-        _compiled[key] = getattr(small_tiles, name)[grid](z_ND, labels_N, *rest, **options)
+        _compiled[key] = getattr(small_tiles, name)[grid](z_ND, labels_N, *rest, **options.by_name)
     else:
-        known[grid](z_ND, labels_N, *rest, *_constants(options))
+        known[grid](z_ND, labels_N, *rest, *options.constants)
 
 
 class _SmallLoss(torch.autograd.Function):
@@ -102,10 +102,17 @@ class _SmallLoss(torch.autograd.Function):
         return (grad_ND * grads[0]).to(ctx.dtype), None, None, None
 
 
+class _Options(NamedTuple):
+    key: tuple[object, ...]
+    by_name: dict[str, Any]
+    constants: tuple[Any, ...]
+    """Those that are arguments of the kernels, in their order."""
+
+
 @cache
-def _options(dim: int, precision: str, variant: str, pulls: bool) -> dict[str, Any]:
+def _options(dim: int, precision: str, variant: str, pulls: bool) -> _Options:
     half = precision == "fast"
-    return {
+    constants = {
         "D": dim,
         "BD": fused.padded(dim),
         "BM": ROW_BLOCK,
@@ -114,11 +121,6 @@ def _options(dim: int, precision: str, variant: str, pulls: bool) -> dict[str, A
         "INNER": variant == "in",
         "HALF": half,
         "PRECISION": "tf32" if half else "tf32x3",
-        "num_warps": 4,
-        "num_stages": 2,
     }
-
-
-def _constants(options: dict[str, Any]) -> list[Any]:
-    """The options that are arguments of the kernels, in their order."""
-    return [value for name, value in options.items() if name.isupper()]
+    by_name = {**constants, "num_warps": 4, "num_stages": 2}
+    return _Options((dim, precision, variant, pulls), by_name, tuple(constants.values()))

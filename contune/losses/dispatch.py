@@ -34,7 +34,7 @@ def pair_loss(
     if torch.compiler.is_compiling() and plain and backend != "dense":
         compiled_loss: Tensor = operator.pair_loss(batch.z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
-    nothing_to_compare = not len(batch.z) * batch.num_candidates
+    nothing_to_compare = not batch.z.shape[0] * batch.num_candidates
     if backend == "auto" or nothing_to_compare:
         backend = _choose(batch, knobs, spread)
     if backend == "dense":
@@ -89,7 +89,7 @@ def _check(batch: Batch, knobs: Knobs, reduction: str, backend: str, distributed
 
 def _choose(batch: Batch, knobs: Knobs, spread: bool) -> str:
     """The fastest that fits: kernels on a GPU; on a CPU the whole matrix while it is small, then blocks of it."""
-    num_pairs = len(batch.z) * batch.num_candidates
+    num_pairs = batch.z.shape[0] * batch.num_candidates
     if num_pairs and fused.is_supported(batch.z, batch.positives, knobs):
         return "fused"
     small = num_pairs <= (SMALL_MATRIX if batch.z.device.type == "cpu" else 0)

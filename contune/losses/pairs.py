@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     @property
     def num_candidates(self) -> int:
         """Without candidates apart, the embeddings are each other's."""
-        return len(self.z if self.candidates is None else self.candidates)
+        return (self.z if self.candidates is None else self.candidates).shape[0]
 
     def check(self) -> None:
         """Raises a sentence unless exactly one of labels and positives is there, in the right shape."""
@@ -34,13 +34,13 @@ class Batch(NamedTuple):
                 "give either labels or positives, one of the two, so that each anchor's positives are known"
             )
         if self.labels is not None:
-            _check_labels("labels", self.labels, len(self.z))
+            _check_labels("labels", self.labels, self.z.shape[0])
             if self.candidates is not None:
                 if self.candidate_labels is None:
                     raise UserError("candidates that are compared by labels need candidate_labels")
                 _check_labels("candidate_labels", self.candidate_labels, len(self.candidates))
         if self.positives is not None:
-            _check_positives(self.positives, (len(self.z), self.num_candidates))
+            _check_positives(self.positives, (self.z.shape[0], self.num_candidates))
 
     def weights(self, dtype: torch.dtype) -> Tensor:
         """Labels or positives as one matrix.

@@ -38,6 +38,12 @@ def choose_autocast(precision: str, device: torch.device) -> Autocast:
     return nullcontext if dtype is None else lambda: torch.autocast(device.type, dtype=dtype)
 
 
+def choose_convolutions(*, autotune: bool) -> None:
+    """Of cuDNN's algorithms those that give the same bits every time; `autotune` tries them and takes the fastest."""
+    torch.backends.cudnn.benchmark = autotune
+    torch.backends.cudnn.deterministic = True
+
+
 def hardware_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -14,7 +14,7 @@ from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
 from contune.progress import progress
-from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_device
+from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,7 @@ class Setup:
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
     """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
     device = choose_device(config.run.device)
+    choose_convolutions(autotune=config.run.autotune)
     dataset = open_dataset(config.data)
     return Setup(
         config=config,
