@@ -8,6 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contune.embedding import embed as embed
+    from contune.embedding import predict as predict
+    from contune.embedding import search as search
+    from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.losses import NTXentLoss as NTXentLoss
     from contune.losses import SupConLoss as SupConLoss
     from contune.losses import TCLLoss as TCLLoss
@@ -21,12 +25,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "ContrastiveEncoder": "contune.estimator",
     "NTXentLoss": "contune.losses",
     "SupConLoss": "contune.losses",
     "TCLLoss": "contune.losses",
+    "embed": "contune.embedding",
     "load_encoder": "contune.models",
     "npair_loss": "contune.losses",
     "ntxent_loss": "contune.losses",
+    "predict": "contune.embedding",
+    "search": "contune.embedding",
     "supcon_loss": "contune.losses",
     "tcl_loss": "contune.losses",
     "triplet_loss": "contune.losses",

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from contune.errors import UserError, unknown
+from contune.files import write_whole
 from contune.methods import Method, find_method
 from contune.models.encoders import NORMS, STEMS
-from contune.settings import assign, check, fill, one_of, ranged, split_assignment
+from contune.settings import assign, check, fill, one_of, ranged, shortened, split_assignment
 
 
 @dataclass(kw_only=True)
@@ -34,6 +35,11 @@ class DataConfig:
     sampler: str = one_of("shuffle", ("shuffle", "balanced"))
     """`balanced`: every batch has images_per_class images of as many classes as fit, for imbalanced data."""
     images_per_class: int = ranged(8, low=2)
+    broken: str = one_of("stop", ("stop", "skip"))
+    """Images that cannot be decoded: `stop` at the first, or decode all once before training and `skip` those.
+
+    A run that skips them is the same as one on the other files alone; skipped.json and the report list them.
+    """
     resident_gib: float = ranged(8.0, low=0.0)
     """Sets up to this size, as squares of image_size, are held on the device; larger ones stream from workers.
 
@@ -113,11 +119,15 @@ class RunConfig:
     engine: str = one_of("auto", ("auto", "eager", "compile", "graph"))
     """`graph` replays a training step as one CUDA graph; `compile` fuses its kernels too; `auto`: what pays here."""
     autotune: bool = True
-    """Try cuDNN's convolutions and take the fastest. Their choice, and with it the last bits, may differ between runs."""
+    """Try cuDNN's convolutions, take the fastest. The choice, and with it the last bits, may differ between runs."""
     log_every: int = ranged(20, low=1)
     """Steps between lines of metrics.jsonl."""
+    gradients: bool = True
+    """With tcl, supcon and simclr, log how strongly positives pull and negatives push in the last step before it."""
     checkpoint_seconds: float = ranged(60.0, low=0.0)
     """Time between checkpoints; one is also written at the end of training."""
+    on_nan: str = one_of("stop", ("stop", "skip"))
+    """A step whose loss or gradient is not finite ends the run, or is left out; nonfinite.json has its batch."""
     tensorboard: bool = True
     report: bool = True
     """Write report.html at the end."""
@@ -128,7 +138,9 @@ MACHINE_SETTINGS = (
     "run.engine",
     "run.autotune",
     "run.log_every",
+    "run.gradients",
     "run.checkpoint_seconds",
+    "run.on_nan",
     "run.tensorboard",
     "run.report",
     "data.workers",
@@ -196,25 +208,27 @@ class Config:
     @classmethod
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         config = cls()
+        if not all(isinstance(values, dict) for values in tree.values()):
+            raise UserError(f"a config is sections of settings, got {shortened(tree)}")
         for section, values in tree.items():
             if section not in {f.name for f in fields(cls)}:
                 raise unknown("section", section, [f.name for f in fields(cls)])
             if section == "method":
                 knobs = dict(values)
-                config.use_method(knobs.pop("name", config.method.name))
+                config.use_method(str(knobs.pop("name", config.method.name)))
                 fill(config.method.settings, knobs, "method.")
             else:
                 fill(getattr(config, section), values, f"{section}.")
         return config.check()
 
     def save(self, path: Path) -> None:
-        path.write_text(json.dumps(self.to_dict(), indent=2) + "\n")
+        write_whole(path, json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Config":
         try:
-            return cls.from_dict(json.loads(path.read_text()))
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, RecursionError, AttributeError) as error:
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
     def differences(self, other: "Config") -> list[str]:

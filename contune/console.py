@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from contune import distributed
 
@@ -22,7 +23,12 @@ MEASURE_TITLES = {
 def say(text: str = "") -> None:
     """A line of plain text; nothing in it is markup, so paths and names come out as they are."""
     if distributed.is_main():
-        Console(highlight=False, soft_wrap=True).print(text, markup=False)
+        Console(highlight=False, soft_wrap=True, emoji=False).print(text, markup=False)
+
+
+def printable(text: str) -> str:
+    """A file's name as a terminal can show it: line breaks and bytes that are no text are written out."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
@@ -31,7 +37,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     if distributed.is_main():
         Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
 

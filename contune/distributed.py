@@ -10,11 +10,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+Picklable = TypeVar("Picklable")
 
 
 @contextmanager
@@ -23,7 +27,11 @@ def process_group(device: torch.device) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    store, own_rank, size = next(rendezvous("env://"))
+    # A launcher that restarts its processes may keep the store, and with it the addresses of those that died.
+    own_store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=own_store, rank=own_rank, world_size=size)
     try:
         yield
     finally:
@@ -55,6 +63,15 @@ def barrier() -> None:
 def gather(local: Tensor) -> Tensor:
     """The rows of all ranks, in rank order, with gradient to this rank's own. Each rank brings as many rows."""
     return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+def gather_objects(local: Picklable) -> list[Picklable]:
+    """What each rank brings, in rank order; for a few small Python values, not for tensors."""
+    if not _active():
+        return [local]
+    everyones: list[Any] = [None] * world_size()
+    dist.all_gather_object(everyones, local)
+    return everyones
 
 
 def gather_and_sum(local: Tensor) -> Tensor:

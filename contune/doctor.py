@@ -5,7 +5,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,8 @@ from contune.config import Config
 from contune.data import Dataset
 from contune.data.augment import eval_transform
 from contune.errors import UserError
+from contune.findings import Finding as Finding
+from contune.findings import advice, fine, wrong
 from contune.methods import Method
 from contune.models.encoders import SMALL_IMAGE
 from contune.train.device import hardware_name
@@ -23,26 +24,6 @@ from contune.train.setup import Setup, build_method, local_batch, open_setup, vi
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 TRIAL_IMAGES = 16
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the doctor's: fine, worth a change, or in the way of the run."""
-
-    mark: str
-    text: str
-
-    @property
-    def is_bad(self) -> bool:
-        return self.mark == "✗"
-
-
-def fine(text: str) -> Finding:
-    return Finding("✓", text)
-
-
-def advice(text: str) -> Finding:
-    return Finding("!", text)
 
 
 def examine(config: Config) -> Iterator[Finding]:
@@ -58,7 +39,7 @@ def examine(config: Config) -> Iterator[Finding]:
         yield from _network(setup, method)
         yield from _cost(setup, method)
     except UserError as error:
-        yield Finding("✗", str(error))
+        yield wrong(str(error))
 
 
 def _machine(setup: Setup) -> Iterator[Finding]:

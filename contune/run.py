@@ -6,6 +6,7 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
+from contune.files import PART, unwritable, write_whole
 from contune.models.saved import ENCODER_FILE
 
 
@@ -30,16 +31,16 @@ class RunFolder:
                     f"{self.path} holds a run with another {', '.join(different)}; "
                     "give another folder with --out, or remove this one"
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(file.suffix != PART for file in self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
 
     def open(self, config: Config) -> None:
         """Makes the folder and writes the config into it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            config.save(self.config_file)
         except OSError as error:
-            raise UserError(f"cannot write to {self.path}: {error.strerror}") from None
+            raise unwritable(self.config_file, error) from error
+        config.save(self.config_file)
 
     def config(self) -> Config:
         if not self.config_file.exists():
@@ -50,10 +51,15 @@ class RunFolder:
         """What the finished run measured; None while it has not ended."""
         if not self.result_file.exists():
             return None
-        values: dict[str, Any] = json.loads(self.result_file.read_text())
+        try:
+            values = json.loads(self.result_file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):  # no JSON, or no text at all
+            values = None
+        if not isinstance(values, dict):
+            raise UserError(
+                f"{self.result_file} is not a result that contune wrote; remove it to measure the run again"
+            )
         return values
 
     def write_result(self, result: dict[str, Any]) -> None:
-        part = self.result_file.with_suffix(".part")
-        part.write_text(json.dumps(result, indent=2) + "\n")
-        part.replace(self.result_file)
+        write_whole(self.result_file, json.dumps(result, indent=2) + "\n")

@@ -62,7 +62,10 @@ def fill(settings: Any, values: dict[str, Any], prefix: str) -> None:
     for name, value in values.items():
         if name not in annotations:
             raise unknown("setting", prefix + name, [prefix + known for known in annotations])
-        setattr(settings, name, tuple(value) if isinstance(value, list) else value)
+        value = tuple(value) if isinstance(value, list) else value
+        if not _fits(value, annotations[name]):
+            raise UserError(f"{prefix}{name} cannot be {shortened(value)}; write a value as the command line takes it")
+        setattr(settings, name, value)
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:
@@ -76,6 +79,24 @@ def split_assignment(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise UserError(f"{text!r} is not KEY=VALUE; write for example optim.epochs=100")
     return key.strip(), value.strip()
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """A value as a sentence can hold it."""
+    text = repr(value)
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _fits(value: object, annotation: Any) -> bool:
+    """Whether a value from a file is of the type its field has; a whole number is a number too, a yes or no is none."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(part, arguments[0]) for part in value)
+    if annotation in (int, float):
+        return isinstance(value, (int, float) if annotation is float else int) and not isinstance(value, bool)
+    return isinstance(value, annotation)
 
 
 def _check_field(item: "Field[Any]", value: Any, key: str) -> None:

@@ -1,39 +1,40 @@
-"""Regenerates what the documents show: the README's table of results and pictures, the pages of experiments.
+"""Regenerates what the documents show: the README's table of results and pictures, the page of experiments.
 
 python docs/build.py                     tables and figures, from results/, and the picture of the loss
 python docs/build.py --run runs/digits   also the map of the digits, from the encoder of that run
-python docs/build.py --check             write nothing; fail where a table is not the one results/ gives
+python docs/build.py --check             write nothing; fail where a table or figure is not the one results/ gives
 """
 
 import argparse
 from pathlib import Path
 
-from experiment_tables import PAGE, draw_experiment, experiment_folders, experiment_page
+from experiment_tables import draw_figures, experiments_list, results_page, stale_figures
 from results_table import insert, results_table
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "results"
 IMAGES = ROOT / "docs" / "images"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="a finished run of the recipe `digits`")
-    parser.add_argument("--check", action="store_true", help="write nothing, fail where the table is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
-    folders = experiment_folders(ROOT / "results")
-    wanted = {README: insert(README.read_text(), results_table(ROOT / "results"))}
-    wanted |= {folder / PAGE: experiment_page(folder) for folder in folders}
+    wanted = {
+        README: insert(README.read_text(), results_table(RESULTS) + experiments_list(RESULTS)),
+        PAGE: results_page(RESULTS, IMAGES),
+    }
     if options.check:
-        for path, text in wanted.items():
-            if not path.exists() or path.read_text() != text:
-                shown = path.relative_to(ROOT)
-                raise SystemExit(f"the table in {shown} is not the one that results/ gives; run `make docs`")
+        stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+        for path in [*stale, *stale_figures(RESULTS, IMAGES)]:
+            raise SystemExit(f"{path.relative_to(ROOT)} is not what results/ gives; run `make docs`")
         return
     for path, text in wanted.items():
         path.write_text(text)
-    for folder in folders:
-        draw_experiment(folder)
+    draw_figures(RESULTS, IMAGES)
     from drawings import draw_map, draw_pull  # matplotlib takes a while, and --check needs none
 
     draw_pull(IMAGES / "pull.png")

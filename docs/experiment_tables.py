@@ -1,38 +1,80 @@
-"""The page of each experiment whose results are in results/NAME: its table and, beside it, its figure."""
+"""docs/results.md: every experiment that has results in results/, with its table and its figure."""
 
+import hashlib
 import json
 from pathlib import Path
 
-from contune.experiments import EXPERIMENTS, Experiment, find_experiment
-from contune.experiments.gather import from_results
+from PIL import Image
+
+from contune.experiments import Experiment
 from contune.experiments.outcome import Outcome
+from contune.experiments.saved import about, read_saved, saved_folders
 from contune.experiments.table import to_markdown
 
-PAGE, FIGURE = "README.md", "figure.png"
+DPI = 120
+MADE_FROM = "made-from"
+"""The entry of a picture that says which results it shows."""
 
 
-def experiment_folders(results: Path) -> list[Path]:
-    return [results / name for name in EXPERIMENTS if (results / name).is_dir()]
+def results_page(results: Path, images: Path) -> str:
+    """Markdown; `images` is where `draw_figures` puts the figures, beside the page or below it."""
+    sections = [_section(folder, images) for folder in saved_folders(results)]
+    return "\n".join([HEAD, *(sections or ["None has been committed yet.\n"])])
 
 
-def experiment_page(folder: Path) -> str:
-    """Markdown of what the JSON files in a folder come to."""
-    experiment, outcomes = _read(folder)
-    return f"""# {experiment.title}
+HEAD = """# Results
 
-`contune experiment {folder.name}` does these runs; this page is made from the files beside it by `make docs`.
-
-{to_markdown(experiment.table(outcomes))}
-![The table as a drawing: a line for each method, a mark for each accuracy]({FIGURE})
+The experiments whose runs are in [results/](../results/README.md), made from these files by `make docs`. Single runs
+are in the [README](../README.md#results). Each can be done again by the command above its table, which takes up what
+is there with `--from results/`.
 """
 
 
-def draw_experiment(folder: Path) -> None:
-    experiment, outcomes = _read(folder)
-    experiment.figure(outcomes).savefig(folder / FIGURE, dpi=120)
+def experiments_list(results: Path) -> str:
+    """For the README, links to the sections; nothing where there are none."""
+    folders = saved_folders(results)
+    if not folders:
+        return ""
+    lines = [f"- [{read_saved(folder)[0].title}](docs/results.md#{folder.name})" for folder in folders]
+    return "\n".join(["", "", "Sets of runs, with tables and figures:", "", *lines])
 
 
-def _read(folder: Path) -> tuple[Experiment, list[Outcome]]:
-    experiment = find_experiment(folder.name)
-    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return experiment, from_results(experiment.rows, results, experiment.overrides)
+def draw_figures(results: Path, images: Path) -> None:
+    images.mkdir(parents=True, exist_ok=True)
+    for folder in saved_folders(results):
+        experiment, outcomes = read_saved(folder)
+        metadata = {MADE_FROM: _digest(experiment, outcomes)}
+        experiment.figure(outcomes).savefig(images / f"{folder.name}.png", dpi=DPI, metadata=metadata)
+
+
+def stale_figures(results: Path, images: Path) -> list[Path]:
+    """Pictures that are not there or show other results; which pixels they have depends on the machine."""
+    stale = []
+    for folder in saved_folders(results):
+        path = images / f"{folder.name}.png"
+        if not path.exists():
+            stale.append(path)
+            continue
+        with Image.open(path) as picture:
+            if picture.info.get(MADE_FROM) != _digest(*read_saved(folder)):
+                stale.append(path)
+    return stale
+
+
+def _section(folder: Path, images: Path) -> str:
+    experiment, outcomes = read_saved(folder)
+    name, overrides = about(folder)
+    return f"""## {folder.name}
+
+**{experiment.title}.** `{" ".join(["contune experiment", name, *overrides])}`
+([files](../results/{folder.name}))
+
+![{experiment.title}: the table below as a drawing]({images.name}/{folder.name}.png)
+
+{to_markdown(experiment.table(outcomes))}"""
+
+
+def _digest(experiment: Experiment, outcomes: list[Outcome]) -> str:
+    """Stands for all that a figure shows, and not for how."""
+    shown = [experiment.title, *((each.row.title, dict(each.row.beside), each.results) for each in outcomes)]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]

@@ -7,10 +7,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from paper_values import REPORTED, Setting
-
+from contune.analysis.statistics import Spread
 from contune.config import MACHINE_SETTINGS, Config
-from contune.experiments.outcome import Spread
+from contune.recipes.reported import Setting, paper_settings
 from contune.recipes.ssl import ROWS
 
 START, END = "<!-- results: made by `make docs` -->", "<!-- end of results -->"
@@ -102,7 +101,7 @@ def _paper(result: Result) -> str:
         labels=_uses_labels(result),
         epochs=result["epochs"],
     )
-    reported = REPORTED.get(setting)
+    reported = paper_settings().get(setting)
     return "–" if reported is None else f"{reported.top1} (table {reported.table})"
 
 

@@ -53,6 +53,11 @@ def start(*arguments: str | Path, launcher: tuple[str, ...] = ()) -> "subprocess
     )
 
 
+def last_line(printed: str) -> str:
+    """The sentence that a run ended with; a slow machine has lines of progress before it."""
+    return "".join(printed.splitlines()[-1:])
+
+
 def read_json(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(path.read_text())
     return values

@@ -100,7 +100,8 @@ def test_the_fingerprint_stands_for_what_is_computed() -> None:
     assert len(plain) == 8
     changed = {
         "run.device": "cpu", "run.log_every": "3", "run.checkpoint_seconds": "1", "run.tensorboard": "false",
-        "run.report": "false", "data.workers": "0", "data.resident_gib": "0", "run.engine": "eager", "run.autotune": "false",
+        "run.report": "false", "data.workers": "0", "data.resident_gib": "0", "run.engine": "eager",
+        "run.autotune": "false", "run.gradients": "false", "run.on_nan": "skip",
     }  # fmt: skip
     assert set(MACHINE_SETTINGS) <= changed.keys()
     for key in MACHINE_SETTINGS:

@@ -15,11 +15,14 @@ from command_line import train
 
 from contune.cli import app
 from contune.config import Config
+from contune.experiments import find_experiment
+from contune.experiments.outcome import Outcome
+from contune.experiments.saved import save, saved_folders
 from contune.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md", "docs/results.md")
 RESULTS = sorted((ROOT / "results").glob("*.json"))
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # a group, typed as a command
 
@@ -70,8 +73,8 @@ def test_every_result_is_in_the_table() -> None:
 
 
 def test_a_changed_result_changes_the_table(tmp_path: Path, table: Any) -> None:
-    write_result(tmp_path, "one", linear_top1=12.345)
-    assert rows(table.results_table(tmp_path))[0][4:8] == ["12.35", "full probe", "77.69", "77.5 (table 2)"]
+    write_result(tmp_path, "one", linear_top1=12.345, knn_top1=6.789)
+    assert rows(table.results_table(tmp_path))[0][4:8] == ["12.35", "full probe", "6.79", "77.5 (table 2)"]
 
 
 def test_seeds_of_one_setting_share_a_row_with_their_interval(tmp_path: Path, table: Any) -> None:
@@ -89,9 +92,69 @@ def test_the_papers_number_stands_only_beside_the_same_setting(tmp_path: Path, t
     assert [row[7] for row in rows(table.results_table(tmp_path))] == ["–", "77.5 (table 2)"]
 
 
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    return importlib.import_module("experiment_tables")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """results/ with an experiment of two runs in it."""
+    experiment = find_experiment("fig-k2-digits")
+    real = json.loads((ROOT / "results" / "digits-tcl-resnet-mini-seed0.json").read_text())
+    outcomes = [
+        Outcome(row, (real | {"config": row.config([*experiment.overrides, "optim.epochs=7"], 0).to_dict()},))
+        for row in experiment.rows[:2]
+    ]
+    save("fig-k2-digits", ["optim.epochs=7"], outcomes, tmp_path / "results" / "shorter")
+    return tmp_path / "results"
+
+
+def test_every_experiment_with_results_has_its_section() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    for folder in saved_folders(ROOT / "results"):
+        assert f"\n## {folder.name}\n" in page
+        assert f"(docs/results.md#{folder.name})" in README
+    with_results = {path.parent for path in (ROOT / "results").glob("*/*.json")}
+    assert with_results == set(saved_folders(ROOT / "results")), "a folder of no experiment"
+
+
+def test_a_section_has_command_figure_and_table(kept: Path, tmp_path: Path, pages: Any) -> None:
+    images = tmp_path / "docs" / "images"
+    page = pages.results_page(kept, images)
+    assert "\n## shorter\n" in page
+    assert "`contune experiment fig-k2-digits optim.epochs=7`" in page
+    assert "](images/shorter.png)" in page
+    assert "| TCL, k1 = 5,000, k2 = 1 | " in page
+    assert "not run yet" in page, "the third"
+    assert "(docs/results.md#shorter)" in pages.experiments_list(kept)
+
+
+def test_a_figure_of_other_results_is_stale(kept: Path, tmp_path: Path, pages: Any) -> None:
+    images = tmp_path / "docs" / "images"
+    assert pages.stale_figures(kept, images) == [images / "shorter.png"]
+    pages.draw_figures(kept, images)
+    assert pages.stale_figures(kept, images) == []
+    path = kept / "shorter" / "supcon-seed0.json"
+    result = json.loads(path.read_text())
+    result["measures"][0]["top1"] = 12.5
+    path.write_text(json.dumps(result))
+    assert pages.stale_figures(kept, images) == [images / "shorter.png"]
+    assert "12.50" in pages.results_page(kept, images)
+
+
+def test_without_experiments_there_is_nothing_to_list(tmp_path: Path, pages: Any) -> None:
+    assert pages.experiments_list(tmp_path) == ""
+
+
 def test_a_readme_without_its_markers_is_refused(table: Any) -> None:
     with pytest.raises(SystemExit, match="lost a marker"):
         table.insert("no markers here", "a table")
+
+
+def headings(document: Path) -> list[str]:
+    return [line.lstrip("# ").lower() for line in document.read_text().splitlines() if line.startswith("#")]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -101,8 +164,7 @@ def test_links_inside_the_repository_point_somewhere(name: str) -> None:
         if not target.startswith(("http://", "https://", "#")):
             path, _, heading = target.partition("#")
             assert (document.parent / path).exists(), f"{name} links to {target}"
-            titles = [line.lstrip("# ").lower() for line in README.splitlines() if line.startswith("#")]
-            assert not heading or heading in titles, f"{name} links to {target}"
+            assert not heading or heading in headings(document.parent / path), f"{name} links to {target}"
 
 
 def test_the_commands_that_the_readme_shows_exist() -> None:

@@ -4,19 +4,33 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def printed_by(name: str, folder: Path) -> str:
+PREPARED = (
+    "import runpy, sys; from contune import _vision; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+"""Starts a script where `import timm` works even beside a torchvision that was built for another torch."""
+
+
+def printed_by(name: str, folder: Path, *arguments: str, prepared: bool = False) -> str:
     """What the script prints when it is started in an empty folder, in which it must leave nothing."""
-    command = [sys.executable, str(EXAMPLES / name)]
+    launcher = ["-c", PREPARED] if prepared else []
+    command = [sys.executable, *launcher, str(EXAMPLES / name), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
     assert not list(folder.iterdir())
     return done.stdout
+
+
+def percents(out: str) -> list[float]:
+    return [float(found) for found in re.findall(r": ([\d.]+) %", out)]
 
 
 def test_the_plain_loop_makes_features_that_beat_raw_pixels(tmp_path: Path) -> None:
@@ -33,8 +47,30 @@ def test_own_images_become_an_encoder_whose_neighbours_are_of_the_same_class(tmp
     assert right >= 10
 
 
+def test_a_pipeline_of_scikit_learn_classifies_better_on_features(tmp_path: Path) -> None:
+    pixels, features = percents(printed_by("sklearn_pipeline.py", tmp_path, "5"))
+    assert features > pixels > 90
+
+
+@pytest.mark.skipif(find_spec("lightning") is None, reason="needs lightning")
+def test_lightning_trains_with_the_loss(tmp_path: Path) -> None:
+    pixels, features = percents(printed_by("lightning_module.py", tmp_path, prepared=True))
+    assert features > pixels
+
+
+def test_a_timm_script_trains_with_the_loss(tmp_path: Path) -> None:
+    before, after = percents(printed_by("timm_training.py", tmp_path, "--epochs=4", prepared=True))
+    assert after > before + 10
+
+
+def test_sentences_are_nearer_to_their_like(tmp_path: Path) -> None:
+    words, embeddings = percents(printed_by("sentence_embeddings.py", tmp_path, "10"))
+    assert embeddings > words + 5
+
+
 def test_every_example_is_tested_and_linked_from_the_readme() -> None:
     names = {path.name for path in EXAMPLES.glob("*.py")}
-    assert names == {"plain_loop.py", "own_images.py"}
+    tested = set(re.findall(r'printed_by\("(\w+\.py)"', Path(__file__).read_text()))
+    assert names == tested
     readme = (EXAMPLES.parent / "README.md").read_text()
-    assert all(f"(examples/{name})" in readme for name in names)
+    assert [name for name in sorted(names) if f"(examples/{name})" not in readme] == []

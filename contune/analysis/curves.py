@@ -12,29 +12,42 @@ from contune.analysis.page import escape, lead, missing, section
 from contune.analysis.svg import inline_svg, svg_text
 
 MAX_POINTS = 400
-_TITLES = {
+TITLES = {
     "loss": "Loss",
     "lr": "Learning rate",
     "views_per_second": "Views per second",
     "train_top1": "Training accuracy, %",
     "online_top1": "Online probe accuracy, %",
     "online_loss": "Online probe loss",
+    "positive_gradient": "Pull of positives",
+    "negative_gradient": "Push of negatives",
+    "theorem1_share": "Theorem 1 holds, %",
 }
 _FROM_ZERO = ("lr", "views_per_second")
+PERCENT = ("top1", "theorem1_share")
+_BESIDE = {"positive_gradient": "supcon_positive_gradient", "negative_gradient": "supcon_negative_gradient"}
+"""What is drawn into another one's drawing: SupCon's responses on the same embeddings."""
 
 # Drawn in these, which nothing else uses, and then exchanged for the page's own: one drawing, light and dark.
-_COLOURS = {"#010203": "var(--muted)", "#010204": "var(--line)", "#010205": "var(--accent)"}
-_TEXT, _GRID, _CURVE = _COLOURS
+_COLOURS = {
+    "#010203": "var(--muted)",
+    "#010204": "var(--line)",
+    "#010205": "var(--accent)",
+    "#010206": "var(--warm)",
+}
+_TEXT, _GRID, _CURVE, _OTHER = _COLOURS
 
 
 def curves(metrics: list[dict[str, float]]) -> str:
-    names = {name for line in metrics for name in line} - {"step", "epoch"}
+    names = {name for line in metrics for name in line} - {"step", "epoch", *_BESIDE.values()}
     if not names:
         why = "Nothing was logged: the run had fewer steps than <code>run.log_every</code>."
         return section("curves", "Training", missing(why))
     text = "In bold the last value; of the learning rate the highest."
     if len(metrics) > MAX_POINTS:
         text += f" Each point is the mean of {_group_size(len(metrics))} logged lines."
+    if "positive_gradient" in names:
+        text += " Pull and push are mean coefficients of pairs in their anchor’s gradient, in the step of each line."
     figures = [_figure(name, metrics) for name in sorted(names, key=_place)]
     return section("curves", "Training", lead(text), '<div class="curves">', *figures, "</div>")
 
@@ -46,10 +59,10 @@ def _place(name: str) -> tuple[int, str]:
 
 def _figure(name: str, metrics: list[dict[str, float]]) -> str:
     axis = "epoch" if all("epoch" in line for line in metrics) else "step"
-    scale = 100 if name.endswith("top1") else 1
-    logged = [(line[axis], scale * line[name]) for line in metrics if name in line]
+    logged = _logged(name, axis, metrics)
     points = [(x, y) for x, y in logged if isfinite(y)]
-    title = escape(_TITLES.get(name, name.replace("_", " ").capitalize()))
+    beside = [(x, y) for x, y in _logged(_BESIDE.get(name, ""), axis, metrics) if isfinite(y)]
+    title = escape(TITLES.get(name, name.replace("_", " ").capitalize()))
     if not points:
         return f"<figure><figcaption>{title}</figcaption>{missing('Never a finite number.')}</figure>"
     values = [y for _, y in points]
@@ -58,18 +71,28 @@ def _figure(name: str, metrics: list[dict[str, float]]) -> str:
     if len(points) < len(logged):
         note = f'<p class="note">{len(logged) - len(points)} values were not finite and are left out.</p>'
     description = f"{title} by {axis}: first {number(values[0])}, last {number(values[-1])}"
-    svg = draw(name, axis, np.array(points), description)
+    if beside:
+        description += f"; SupCon on the same embeddings: last {number(beside[-1][1])}"
+    svg = draw(name, axis, np.array(points), description, np.array(beside) if beside else None)
     return f"<figure><figcaption>{title} <b>{bold}</b></figcaption>{svg}{note}</figure>"
 
 
-def draw(name: str, axis: str, points_N2: np.ndarray, description: str) -> str:
-    """An SVG element whose text is text and whose bytes depend on the arguments only."""
+def _logged(name: str, axis: str, metrics: list[dict[str, float]]) -> list[tuple[float, float]]:
+    scale = 100 if name.endswith(PERCENT) else 1
+    return [(line[axis], scale * line[name]) for line in metrics if name in line]
+
+
+def draw(name: str, axis: str, points_N2: np.ndarray, description: str, beside_N2: np.ndarray | None = None) -> str:
+    """An SVG element whose text is text and whose bytes depend on the arguments only; `beside_N2` is SupCon's."""
     x_N, y_N = _thin(points_N2).T
     settings: dict[Any, Any] = {"svg.hashsalt": f"contune {name}", "svg.fonttype": "none", "path.simplify": False}
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(3.6, 2.1), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot(x_N, y_N, color=_CURVE, linewidth=1.8, marker="o" if len(x_N) == 1 else None)
+        axes.plot(x_N, y_N, color=_CURVE, linewidth=1.8, marker="o" if len(x_N) == 1 else None, label="TCL")
+        if beside_N2 is not None:
+            axes.plot(*_thin(beside_N2).T, color=_OTHER, linewidth=1.5, linestyle="--", label="SupCon")
+            axes.legend(frameon=False, fontsize=8.5, labelcolor=_TEXT)
         axes.set_xlabel(axis, color=_TEXT)
         for side in axes.spines.values():
             side.set_visible(False)

@@ -22,20 +22,29 @@ def embedding_map(measured: Measured) -> str:
     why = unmappable(features_ND)
     if why is not None:
         return section("map", "Map of the embeddings", missing(why))
-    xy_N2 = _fit(project(features_ND))
-    named = measured.labels is not None and len(measured.class_names) <= MAX_NAMED_CLASSES
+    svg, legend = _drawing(measured, chosen_N), _legend(measured, _is_named(measured))
+    return section("map", "Map of the embeddings", lead(_explanation(measured, chosen_N)), svg, legend)
+
+
+def bare_map(measured: Measured, most: int = MAX_POINTS // 2) -> str:
+    """The drawing alone, for a place beside others."""
+    chosen_N = evenly_spaced(len(measured), most)
+    why = unmappable(measured.features[chosen_N])
+    return missing(why) if why is not None else _drawing(measured, chosen_N)
+
+
+def _is_named(measured: Measured) -> bool:
+    return measured.labels is not None and len(measured.class_names) <= MAX_NAMED_CLASSES
+
+
+def _drawing(measured: Measured, chosen_N: Tensor) -> str:
+    xy_N2 = _fit(project(measured.features[chosen_N]))
     parts = [_points(measured, chosen_N, xy_N2)]
-    if named:
+    if _is_named(measured):
         parts.append(_labels(measured, chosen_N, xy_N2))
     description = f"Scatter plot of {len(chosen_N)} embeddings, close together where the encoder finds images alike"
-    svg = (
-        f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">\n'
-        + "\n".join(parts)
-        + "\n</svg>"
-    )
-    return section(
-        "map", "Map of the embeddings", lead(_explanation(measured, chosen_N)), svg, _legend(measured, named)
-    )
+    head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
+    return "\n".join([head, *parts, "</svg>"])
 
 
 def _explanation(measured: Measured, chosen_N: Tensor) -> str:

@@ -1,5 +1,6 @@
 """report.html: a finished run on one page that needs no network, no server and no JavaScript."""
 
+from collections.abc import Sequence
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from contune.analysis.headline import accuracies, data_title, headline
 from contune.analysis.measured import Measured
 from contune.analysis.neighbours import neighbours
 from contune.analysis.page import escape, missing, page, section
+from contune.analysis.skipped import skipped_images
 from contune.analysis.wording import measure_title
+from contune.data.broken import Broken
 from contune.data.imageset import ImageSet
 
 _PREDICTORS = ("linear", "linear-fast", "classifier")
@@ -33,11 +36,13 @@ def write_report(
     channels: int,
     features_MD: Tensor | None,
     predicted_M: Tensor | None,
+    skipped: Sequence[Broken] = (),
 ) -> None:
     """Write the report of a run to `path`.
 
     `result`, `config` and `metrics` are what the run folder holds; `images` the measured split, with the
-    encoder's features and the predicted class of each image. What is missing, the page says so.
+    encoder's features and the predicted class of each image; `skipped` what could not be
+    decoded. What is missing, the page says so.
     """
     measured = None
     if images is not None and features_MD is not None and len(images):
@@ -54,6 +59,7 @@ def write_report(
         accuracies(result["measures"]),
         curves(metrics),
         *_about_images(measured, result),
+        skipped_images(skipped),
         settings(config),
         environment(result),
     ]

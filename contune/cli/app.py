@@ -2,11 +2,13 @@
 
 import os
 import sys
+import time
 from typing import Annotated
 
 import typer
 
 from contune.errors import UserError
+from contune.train.signals import RESUME_CODE, Stopped
 
 app = typer.Typer(
     help="Tuned contrastive learning: train, measure and take home an image encoder.",
@@ -16,19 +18,27 @@ app = typer.Typer(
     add_completion=False,
 )
 
+SECONDS_FOR_PROCESS_0 = 3.0
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 def main() -> None:
-    """Runs a command; bad input ends in one sentence and exit code 2."""
+    """Runs a command; bad input ends in one sentence and exit code 2, SIGTERM in one and a code that says "again"."""
+    rank = int(os.environ.get("RANK", "0"))
     try:
         app()
     except UserError as error:
         if "--debug" in sys.argv:
             raise
-        if os.environ.get("RANK", "0") == "0":  # of several processes one says it
-            print(f"contune: {error}", file=sys.stderr)
+        if rank > 0:  # if process 0 knows it too, it says it, and the launcher ends this one before the time is over
+            time.sleep(SECONDS_FOR_PROCESS_0)
+        print(f"contune: {f'process {rank}: ' if rank else ''}{error}", file=sys.stderr)
         sys.exit(2)
+    except Stopped:
+        if rank == 0:
+            print("contune: stopped by SIGTERM; the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(RESUME_CODE)
 
 
 @app.callback(invoke_without_command=True)

@@ -10,6 +10,7 @@ import typer
 from contune.cli.app import Debug, app
 from contune.cli.words import Arguments, Overrides, config_of, numbers_in, recipe_and_overrides, run_name
 from contune.errors import UserError
+from contune.train.signals import stoppable
 
 
 @app.command()
@@ -24,7 +25,8 @@ def train(
 ) -> None:
     """Train an encoder, measure it, write a report.
 
-    The same command again goes on with a run that was stopped.
+    The same command again goes on with a run that was stopped, by Ctrl-C or by SIGTERM, which saves first and ends with
+    exit code 75.
 
     Examples: `contune train` · `contune train digits method.k1=1000 optim.epochs=40` ·
     `contune train images data.path=photos/ --out runs/photos` ·
@@ -32,12 +34,13 @@ def train(
     `torchrun --nproc-per-node=8 -m contune train cifar100-tcl data.path=data/`
     """
     recipe, overrides = recipe_and_overrides(arguments)
-    if seeds:
-        _train_seeds(recipe, overrides, numbers_in(seeds), parallel, out, debug)
-    elif parallel is not None:
+    if parallel is not None and not seeds:
         raise UserError(f"--parallel {parallel} is for several runs at a time; name their seeds, such as --seeds 0,1,2")
-    else:
-        _train_one(recipe, overrides, out)
+    with stoppable():  # from here on: libraries alone may take seconds to load
+        if seeds:
+            _train_seeds(recipe, overrides, numbers_in(seeds), parallel, out, debug)
+        else:
+            _train_one(recipe, overrides, out)
 
 
 def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:

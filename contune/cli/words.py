@@ -31,6 +31,13 @@ def numbers_in(text: str) -> list[int]:
         raise UserError(f"{text!r} is not a list of whole numbers; write for example 256,1024") from None
 
 
+def values_in(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise UserError(f"{text!r} is not a list of numbers; write for example 0,500,5000") from None
+
+
 def seeds_in(text: str) -> list[int]:
     """`3` is how many, `0,4` is which."""
     numbers = numbers_in(text)

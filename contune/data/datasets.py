@@ -15,6 +15,7 @@ from contune.data.imagenet100 import imagenet100_splits
 from contune.data.images import Progress
 from contune.data.imageset import Dataset, ImageSet, Splits
 from contune.data.parquet import find_shards, parquet_splits
+from contune.data.screen import without_broken
 from contune.data.split import holdout
 from contune.data.traits import measure
 from contune.errors import UserError, unknown
@@ -47,6 +48,7 @@ def load_dataset(
     val_fraction: float = 0.0,
     test_fraction: float = 0.2,
     split_seed: int = 0,
+    broken: str = "stop",
     progress: Progress | None = None,
 ) -> Dataset:
     """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
@@ -56,14 +58,16 @@ def load_dataset(
 
     A set without a test split has `test_fraction` of its images held out, stratified; a set with a
     validation split and no test split tests on that one. `val_fraction` of what is left for training becomes
-    the validation split where the set brings none of its own. `progress` follows the images that are decoded
+    the validation split where the set brings none of its own. With `broken="skip"` every image is decoded once, and
+    those that cannot be are left out before anything is held out. `progress` follows the images that are decoded
     to measure the mean and deviation of a set nobody has described.
     """
     request = Request(root=root, classes=classes, label_column=label_column)
     try:
-        splits = _open(name_or_path, request)
+        splits = open_splits(name_or_path, request)
+        splits, skipped = without_broken(splits) if broken == "skip" else (splits, ())
     except OSError as error:
-        raise UserError(f"cannot read {str(error.filename)!r}: {error.strerror}") from error
+        raise UserError(_unreadable(error)) from error
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
         test, val = val, None
@@ -82,10 +86,12 @@ def load_dataset(
         channels=traits.channels,
         mean=traits.mean,
         std=traits.std,
+        skipped=skipped,
     )
 
 
-def _open(name_or_path: str, request: Request) -> Splits:
+def open_splits(name_or_path: str, request: Request) -> Splits:
+    """What the files hold, before anything is held out."""
     if request.classes is not None and name_or_path != "imagenet100":
         raise UserError(f"a class list is for imagenet100, and the data set is {name_or_path!r}; leave it out")
     if name_or_path in DATASETS:
@@ -103,6 +109,12 @@ def _open(name_or_path: str, request: Request) -> Splits:
     if request.label_column is not None:
         raise UserError(f"a label column is for parquet, and {name_or_path!r} is a folder of images; leave it out")
     return folder_splits(path)
+
+
+def _unreadable(error: OSError) -> str:
+    if error.filename is None:  # Arrow says it in a sentence of its own
+        return f"cannot read the data: {error.strerror or error}"
+    return f"cannot read {str(error.filename)!r}: {error.strerror}"
 
 
 def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:

@@ -3,22 +3,20 @@
 Shapes: V pieces of it, C channels, H height, W width, S side of a square.
 """
 
-import io
 import struct
 from typing import Literal
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps
 
-from contune.data.cut import Cut, cut_out, reduction, whole
+from contune.data.broken import BrokenImageError
+from contune.data.cut import REDUCTIONS, Cut, cut_out, reduction, whole
+from contune.data.picture_file import Encoded as Encoded
+from contune.data.picture_file import open_picture, undecodable
+from contune.data.quiet import quiet
 from contune.errors import UserError
 
-Encoded = str | bytes | memoryview
-"""A path, or the bytes of a picture file."""
-
 MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
-_FORMATS = {b"\x89PN": "PNG", b"\xff\xd8\xff": "JPEG", b"RIF": "WEBP"}
-"""First bytes of the common formats: to try every plugin in turn costs a third of a thumbnail's time."""
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
 _TURNED = (5, 6, 7, 8)
 """The EXIF orientations in which height and width change places."""
@@ -30,23 +28,38 @@ def decode_image(source: Encoded, name: str, *, size: int | None, channels: int)
     """Pixels (C, H, W). `size` squashes to a square; None keeps the picture's own height and width."""
     if size is not None:
         return channels_first(decode_pieces(source, name, whole, size=size, channels=channels)[0])
-    with _open(source, name) as image:
+    with quiet(), open_picture(source, name) as image:
         return channels_first(to_array(_eight_bit(_load(image, name), name), channels))
 
 
 def decode_pieces(source: Encoded, name: str, cut: Cut, *, size: int, channels: int) -> np.ndarray:
     """The pieces that `cut` chooses, from a single decoding: uint8 (V, S, S, C)."""
-    with _open(source, name) as image:
-        height, width = _upright_size(image, name)
-        pieces = cut(height, width)
-        x_HWC = to_array(_eight_bit(_load(image, name, reduction(pieces, size)), name), channels)
+    with quiet(), open_picture(source, name) as image:
+        return pieces_of(image, name, cut, size=size, channels=channels)
+
+
+def pieces_of(image: Image.Image, name: str, cut: Cut, *, size: int, channels: int) -> np.ndarray:
+    """As `decode_pieces`, of a picture that is open."""
+    height, width = _upright_size(image, name)
+    pieces = cut(height, width)
+    x_HWC = to_array(_eight_bit(_load(image, name, reduction(pieces, size)), name), channels)
     return cut_out(x_HWC, pieces, height, width, size)
+
+
+def verify(source: Encoded, name: str) -> None:
+    """Raises what decoding would, for less: all is read, but a JPEG decoded at an eighth of its size."""
+    with quiet(), open_picture(source, name) as image:
+        _eight_bit(_load(image, name, REDUCTIONS[0]), name)
 
 
 def peek(source: Encoded, name: str) -> tuple[int, bool]:
     """The shorter side and whether the picture is gray, from its header alone."""
-    with _open(source, name) as image:
-        return min(image.size), image.mode in _GRAY_MODES or image.mode.startswith("I;16")
+    with quiet(), open_picture(source, name) as image:
+        return min(image.size), is_gray(image)
+
+
+def is_gray(image: Image.Image) -> bool:
+    return image.mode in _GRAY_MODES or image.mode.startswith("I;16")
 
 
 def to_array(image: Image.Image, channels: int) -> np.ndarray:
@@ -62,36 +75,17 @@ def channels_first(x_HWC: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
 
 
-def _open(source: Encoded, name: str) -> Image.Image:
-    stream = _stream(source, name)
-    known = _FORMATS.get(bytes(stream.getbuffer()[:3]))
-    try:
-        return Image.open(stream, formats=None if known is None else (known,))
-    except Exception as error:  # a damaged file makes Pillow raise nearly anything
-        raise _undecodable(error, name) from error
-
-
 def _load(image: Image.Image, name: str, reduced_by: int = 1) -> Image.Image:
     """The picture upright and, where it is a JPEG, with its sides divided while it is decoded."""
     try:
         if reduced_by > 1:
-            image.draft(None, (image.width // reduced_by, image.height // reduced_by))
+            image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
         is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
         image.load()
         upright = _upright(image)
         return Image.fromarray(np.asarray(upright).astype(np.uint16)) if is_wide_pgm else upright
     except Exception as error:
-        raise _undecodable(error, name) from error
-
-
-def _stream(source: Encoded, name: str) -> io.BytesIO:
-    if not isinstance(source, str):
-        return io.BytesIO(source)
-    try:
-        with open(source, "rb") as file:
-            return io.BytesIO(file.read())
-    except OSError as error:
-        raise UserError(f"cannot read image {name!r}: {error.strerror}") from error
+        raise undecodable(error, name) from error
 
 
 def _upright_size(image: Image.Image, name: str) -> tuple[int, int]:
@@ -101,7 +95,7 @@ def _upright_size(image: Image.Image, name: str) -> tuple[int, int]:
     except _UNREADABLE_EXIF:
         turned = False
     except Exception as error:  # a PNG is read to its end for this
-        raise _undecodable(error, name) from error
+        raise undecodable(error, name) from error
     return image.size if turned else (image.height, image.width)
 
 
@@ -117,22 +111,12 @@ def _eight_bit(image: Image.Image, name: str) -> Image.Image:
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):
-        raise UserError(
-            f"image {name!r} has 32-bit pixels, whose range is not stated in the file; "
-            "save it with 8 or 16 bits a channel"
+        what = "32-bit pixels" if np.isfinite(np.asarray(image)).all() else "32-bit pixels, some of them not finite"
+        raise BrokenImageError(
+            f"image {name!r} has {what}, whose range is not stated in the file; save it with 8 or 16 bits a channel",
+            f"has {what}",
         )
     if image.has_transparency_data:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image
-
-
-def _undecodable(error: Exception, name: str) -> UserError:
-    if isinstance(error, UserError):
-        return error
-    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        rule = f"over {Image.MAX_IMAGE_PIXELS:,} pixels"
-        return UserError(f"image {name!r} is too large to decode safely ({rule}); shrink it first")
-    if isinstance(error, UnidentifiedImageError):
-        return UserError(f"{name!r} is not an image in a known format; remove it or save it again")
-    return UserError(f"image {name!r} is damaged ({error}); remove it or save it again")

@@ -26,7 +26,7 @@ def folder_splits(folder: Path) -> Splits:
     labels. `train` is taken for a split, and not for a class of trains, where a test or validation folder
     lies beside it or nothing else does.
     """
-    parts = _split_folders(folder)
+    parts = split_folders(folder)
     train_folder = parts.get("train", folder)
     class_names = class_folders(train_folder)
     train = read_classes(train_folder, class_names) if class_names else _read_flat(train_folder)
@@ -92,7 +92,7 @@ def _read_held(folder: Path, class_names: tuple[str, ...], train_folder: Path) -
     return held
 
 
-def _split_folders(folder: Path) -> dict[str, Path]:
+def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits by name; empty where the top folders are classes."""
     tops = {path.name.lower(): path for path in visible_folders(folder)}
     parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
@@ -113,4 +113,5 @@ def _image_set(paths: list[str], labels: list[int] | None) -> ImageSet:
 
 
 def _is_image(path: Path) -> bool:
-    return path.name.lower().endswith(IMAGE_SUFFIXES) and not path.name.startswith(".") and path.is_file()
+    looks_like_one = path.name.lower().endswith(IMAGE_SUFFIXES) and not path.name.startswith(".")
+    return looks_like_one and (path.is_file() or (path.is_symlink() and not path.exists()))

@@ -6,6 +6,7 @@ Shapes: N images, V pieces of one, C channels, H height, W width, S side of a sq
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from contune.data import forked
 from contune.data.cut import Cut, cut_out, whole
 from contune.data.decode import Encoded, channels_first, decode_image, decode_pieces, to_array
 from contune.data.sequences import Picked
@@ -92,37 +94,49 @@ class EncodedImages:
 
 
 def decode_all(images: Images, size: int, channels: int, progress: Progress | None = None) -> Tensor:
-    """All of them as one uint8 (N, C, size, size), decoded by as many threads as pay."""
+    """All of them as one uint8 (N, C, size, size), decoded by as many threads or processes as pay."""
     num = len(images)
+    tell = progress or (lambda done, num: None)
+    threads = available_cores() if num and _are_photos(images, channels) else 1
+    if threads == 1 and forked.worthwhile(num, available_cores()):
+        out_NCHW = forked.shared_array((num, channels, size, size))
+        decode = partial(_decode, images, size, channels)
+        if forked.decode_forked(decode, out_NCHW, available_cores(), lambda done: tell(done, num)):
+            return torch.from_numpy(out_NCHW)
     x_NCHW = torch.empty((num, channels, size, size), dtype=torch.uint8)
-    out_NCHW = x_NCHW.numpy()
+    _decode_in_threads(images, x_NCHW.numpy(), threads, tell)
+    return x_NCHW
+
+
+def _decode(images: Images, size: int, channels: int, index: int) -> np.ndarray:
+    return images.decode(index, size, channels)
+
+
+def _decode_in_threads(images: Images, out_NCHW: np.ndarray, threads: int, tell: Progress) -> None:
+    num, channels, size, _ = out_NCHW.shape
 
     def fill(start: int) -> int:
-        stop = min(start + _IMAGES_PER_TASK, num)
+        stop: int = min(start + _IMAGES_PER_TASK, num)
         for index in range(start, stop):
             out_NCHW[index] = images.decode(index, size, channels)
         return stop - start
 
     done = 0
-    with ThreadPoolExecutor(_num_threads(images, channels)) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         tasks = [pool.submit(fill, start) for start in range(0, num, _IMAGES_PER_TASK)]
         try:
             for task in as_completed(tasks):
                 done += task.result()
-                if progress is not None:
-                    progress(done, num)
+                tell(done, num)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return x_NCHW
 
 
-def _num_threads(images: Images, channels: int) -> int:
+def _are_photos(images: Images, channels: int) -> bool:
     """Pillow lets go of the interpreter lock while it decodes, which is most of the work for a photo.
 
     For a thumbnail it is the smaller part: two threads then get in each other's way and are slower than one.
     """
-    if not len(images):
-        return 1
     num_pixels = images.decode(len(images) // 2, None, channels)[0].size
-    return available_cores() if num_pixels > _THUMBNAIL_PIXELS else 1
+    return bool(num_pixels > _THUMBNAIL_PIXELS)

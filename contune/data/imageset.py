@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from contune.data.broken import Broken
 from contune.data.images import EncodedImages, Progress, TensorImages, decode_all
 from contune.data.sequences import Picked
 
@@ -84,3 +85,5 @@ class Dataset:
     mean: tuple[float, ...]
     """Per channel, of pixels scaled to 0..1."""
     std: tuple[float, ...]
+    skipped: tuple[Broken, ...] = ()
+    """Images that are left out because they cannot be decoded; always empty where nobody asked to skip them."""

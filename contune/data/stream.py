@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from contune.data.augment.crops import Crops
+from contune.data.broken import BrokenImageError
 from contune.data.cut import Cut, whole
 from contune.data.imageset import ImageSet
 from contune.errors import UserError
@@ -49,6 +50,8 @@ class HostBatches(Dataset[HostBatch | UserError]):
     def __getitem__(self, order: Order) -> HostBatch | UserError:
         try:
             images = [self._pieces(index, _cut(order.crops, number)) for number, index in enumerate(order.indices)]
+        except BrokenImageError as error:
+            return BrokenImageError(str(error), error.reason)
         except UserError as error:
             return UserError(str(error))
         images_VBSSC = torch.from_numpy(np.stack(images, axis=1))

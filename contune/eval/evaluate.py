@@ -10,8 +10,9 @@ from contune.data.loader import Loader, ResidentLoader
 from contune.eval.features import extract_features
 from contune.eval.knn import knn_protocol, knn_scores
 from contune.eval.linear import linear_protocol, train_linear
-from contune.eval.logistic import logistic_protocol, logistic_scores
+from contune.eval.logistic import fit_logistic, logistic_protocol
 from contune.eval.scores import Measure, measure
+from contune.models.classifier import Classifier
 from contune.progress import progress
 from contune.train.setup import Setup
 
@@ -28,6 +29,8 @@ class Evaluation:
     """Of the measured split, on the CPU."""
     predicted_M: Tensor | None
     """Classes by the best linear probe; None without labels."""
+    classifier: Classifier | None = None
+    """To take home: the one trained with the encoder, else the best probe; None where there is neither."""
 
 
 def evaluate(
@@ -45,10 +48,17 @@ def evaluate(
             scores_MK = classifier(features["test"])
         protocol = "the classifier trained with the encoder, cross-entropy, last epoch"
         measures.append(protocols.measure("classifier", scores_MK, protocol))
+        assert isinstance(classifier, nn.Linear), type(classifier)
+        protocols.keep("classifier", classifier.weight, classifier.bias)
     if setup.config.eval.linear == "paper":
         measures.append(protocols.paper(encoder, train, features["test"]))
     measures += protocols.raw_pixels(train, test)
-    return Evaluation(measures=measures, features_MD=features["test"].cpu(), predicted_M=protocols.best_prediction_M)
+    return Evaluation(
+        measures=measures,
+        features_MD=features["test"].cpu(),
+        predicted_M=protocols.best_prediction_M,
+        classifier=protocols.classifier,
+    )
 
 
 class _Protocols:
@@ -57,6 +67,17 @@ class _Protocols:
     def __init__(self, setup: Setup, labels_M: Tensor) -> None:
         self.setup, self.config, self.labels_M = setup, setup.config.eval, labels_M
         self.best_prediction_M: Tensor | None = None
+        self.classifier: Classifier | None = None
+
+    def keep(self, name: str, weight_KD: Tensor, bias_K: Tensor) -> None:
+        """The last of them is the best, but none replaces the classifier that the encoder was trained with."""
+        if self.classifier is None or self.classifier.measure != "classifier":
+            self.classifier = Classifier(
+                weight_KD=weight_KD.detach().cpu(),
+                bias_K=bias_K.detach().cpu(),
+                class_names=self.setup.dataset.class_names,
+                measure=name,
+            )
 
     def measure(self, name: str, scores_MK: Tensor, protocol: str) -> Measure:
         if name in ("linear", "linear-fast", "classifier"):
@@ -83,8 +104,10 @@ class _Protocols:
         knn = self.measure(prefix + "knn", votes_MK, protocol)
         if config.linear == "none":
             return [knn]
-        logits_MK = logistic_scores(train_ND, labels_N, test_MD, num_classes)
-        return [self.measure(prefix + "linear-fast", logits_MK, logistic_protocol(*words)), knn]
+        probe = fit_logistic(train_ND, labels_N, num_classes)
+        if not raw_pixels:
+            self.keep("linear-fast", *probe.as_linear())
+        return [self.measure(prefix + "linear-fast", probe.scores(test_MD), logistic_protocol(*words)), knn]
 
     def paper(self, encoder: nn.Module, train: Loader, test_MD: Tensor) -> Measure:
         config: EvalConfig = self.config
@@ -106,6 +129,7 @@ class _Protocols:
         protocol = linear_protocol(
             epochs=config.linear_epochs, lr=config.linear_lr, batch=config.linear_batch, policy=policy
         )
+        self.keep("linear", linear.weight, linear.bias)
         with torch.no_grad():
             return self.measure("linear", linear(test_MD), protocol)
 

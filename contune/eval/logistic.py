@@ -1,4 +1,9 @@
-"""The fast linear probe: logistic regression on cached features, solved to the end instead of trained."""
+"""The fast linear probe: logistic regression on cached features, solved to the end instead of trained.
+
+Shapes: N training and M test images, D features, K classes.
+"""
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -8,15 +13,35 @@ WEIGHT_PENALTY = 1e-4
 MAX_ITERATIONS = 200
 
 
+class Logistic(NamedTuple):
+    """A fitted probe."""
+
+    mean_D: Tensor
+    scale_D: Tensor
+    weight_DK: Tensor
+    bias_K: Tensor
+
+    def scores(self, features_MD: Tensor) -> Tensor:
+        """(M, K) logits."""
+        return (features_MD - self.mean_D) / self.scale_D @ self.weight_DK + self.bias_K
+
+    def as_linear(self) -> tuple[Tensor, Tensor]:
+        """(K, D) weights and (K,) biases of the features as they are, not standardised."""
+        weight_DK = self.weight_DK / self.scale_D[:, None]
+        return weight_DK.T, self.bias_K - self.mean_D @ weight_DK
+
+
 def logistic_scores(
-    train_ND: Tensor,
-    labels_N: Tensor,
-    test_MD: Tensor,
-    num_classes: int,
-    *,
-    weight_penalty: float = WEIGHT_PENALTY,
+    train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, num_classes: int, *, weight_penalty: float = WEIGHT_PENALTY
 ) -> Tensor:
-    """(M, K) logits of multinomial logistic regression on standardised features, fitted by L-BFGS.
+    """(M, K) logits of a probe fitted to the training features."""
+    return fit_logistic(train_ND, labels_N, num_classes, weight_penalty=weight_penalty).scores(test_MD)
+
+
+def fit_logistic(
+    train_ND: Tensor, labels_N: Tensor, num_classes: int, *, weight_penalty: float = WEIGHT_PENALTY
+) -> Logistic:
+    """Multinomial logistic regression on standardised features, fitted by L-BFGS.
 
     Minimises mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate.
     """
@@ -38,8 +63,7 @@ def logistic_scores(
         return loss
 
     solver.step(objective)
-    with torch.no_grad():
-        return (test_MD - mean_D) / scale_D @ weight_DK + bias_K
+    return Logistic(mean_D, scale_D, weight_DK.detach(), bias_K.detach())
 
 
 def logistic_protocol(features: str = "cached frozen features", weight_penalty: float = WEIGHT_PENALTY) -> str:

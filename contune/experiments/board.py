@@ -7,49 +7,69 @@ import matplotlib
 
 from contune.analysis.page import escape, page
 from contune.analysis.svg import inline_svg, svg_text
-from contune.experiments import dots
-from contune.experiments.comparison import values_of
+from contune.errors import UserError
+from contune.experiments.availability import absent_data
 from contune.experiments.experiment import Experiment
-from contune.experiments.gather import from_folder
+from contune.experiments.facts import values_of
+from contune.experiments.gather import Known, from_folder
 from contune.experiments.outcome import Outcome
 from contune.experiments.plan import jobs
+from contune.experiments.style import PAGE_COLOURS, STYLE
 from contune.experiments.table import Table, to_html, to_latex, to_markdown
-from contune.train.many import run_many
+from contune.run import RunFolder
+from contune.train.many import Job, run_many
+from contune.train.signals import Stopped
 
-PAGE_COLOURS = {
-    dots.INK: "var(--ink)",
-    dots.MUTED: "var(--muted)",
-    dots.LINE: "var(--line)",
-    dots.LINEAR: "var(--accent)",
-    dots.KNN: "var(--warm)",
-}
 DPI = 160
 
 
 def run(
-    experiment: Experiment, *, overrides: Sequence[str], seeds: Sequence[int], folder: Path, parallel: int | None = None
+    experiment: Experiment,
+    *,
+    seeds: Sequence[int],
+    folder: Path,
+    parallel: int | None = None,
+    known: Known | None = None,
 ) -> list[Outcome]:
-    """Runs what has not ended yet, then draws; where it is stopped, what there is. Called again, it goes on."""
-    todo = jobs(experiment.rows, [*experiment.overrides, *overrides], seeds, folder)
+    """Runs what has not ended yet, then draws; where it is stopped, what there is. Called again, it goes on.
+
+    Rows whose data set is not on this disk are left out, and said so; if that is all of them, it is an error.
+    """
+    todo = [
+        job
+        for job in jobs(experiment.rows, experiment.overrides, seeds, folder)
+        if job.folder.name not in (known or {})
+    ]
+    absent = absent_data(job.config for job in todo if not _has_ended(job))
+    able = [job for job in todo if job.config.data.name not in absent or _has_ended(job)]
+    if absent and not able and not known:
+        raise UserError(next(iter(absent.values())))
     try:
-        results = run_many(todo, parallel)
-    except KeyboardInterrupt:
-        found(experiment, overrides=overrides, seeds=seeds, folder=folder)
+        results = run_many(able, parallel)
+    except (KeyboardInterrupt, Stopped):
+        found(experiment, seeds=seeds, folder=folder, known=known, absent=absent)
         raise
-    errors = {job.folder: result["error"] for job, result in zip(todo, results, strict=True) if "error" in result}
-    return found(experiment, overrides=overrides, seeds=seeds, folder=folder, errors=errors)
+    errors = {job.folder: result["error"] for job, result in zip(able, results, strict=True) if "error" in result}
+    return found(experiment, seeds=seeds, folder=folder, known=known, absent=absent, errors=errors)
+
+
+def _has_ended(job: Job) -> bool:
+    return RunFolder(job.folder).result_file.exists()
 
 
 def found(
     experiment: Experiment,
     *,
-    overrides: Sequence[str],
     seeds: Sequence[int],
     folder: Path,
+    known: Known | None = None,
+    absent: Mapping[str, str] | None = None,
     errors: Mapping[Path, str] | None = None,
 ) -> list[Outcome]:
-    """Draws what lies in a folder, and runs nothing."""
-    outcomes = from_folder(experiment.rows, [*experiment.overrides, *overrides], seeds, folder, errors or {})
+    """Draws what lies in a folder, and what is known from elsewhere, and runs nothing."""
+    outcomes = from_folder(
+        experiment.rows, experiment.overrides, seeds, folder, errors=errors, known=known, absent=absent
+    )
     draw(experiment, outcomes, folder)
     return outcomes
 
@@ -59,7 +79,7 @@ def draw(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> N
     folder.mkdir(parents=True, exist_ok=True)
     table = experiment.table(outcomes)
     figure = experiment.figure(outcomes)
-    with matplotlib.rc_context(dots.STYLE):
+    with matplotlib.rc_context(STYLE):
         figure.savefig(folder / "figure.png", dpi=DPI)
         svg = svg_text(figure, transparent=False)
         untitled = svg_text(experiment.figure(outcomes, titled=False))  # the page has the title already

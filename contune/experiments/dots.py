@@ -9,19 +9,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from contune.experiments.outcome import Outcome
+from contune.experiments.style import (
+    BLUE,
+    INK,
+    LINE,
+    MUTED,
+    ORANGE,
+    STYLE,
+    TITLE,
+    WIDTH,
+    marker_size,
+    quiet,
+    title_and_legend,
+)
 
-INK, MUTED, LINE = "#22252b", "#676d78", "#e4e2dc"
-LINEAR, KNN = "#2f6f8f", "#c8551b"
-"""Apart in lightness and for every kind of colour vision; their marks differ too."""
-
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "contune",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-}
-WIDTH, ROW_HEIGHT, HEAD, TITLE, FOOT = 8.2, 0.36, 0.7, 0.35, 0.55
+ROW_HEIGHT, HEAD, FOOT = 0.36, 0.7, 0.55
 """Inches; the head is the legend and the names of columns."""
 NUMBERS = (1.095, 1.215)
 """Where the two columns of numbers end, in widths of the panel."""
@@ -37,8 +39,8 @@ class Mark(NamedTuple):
     measure: str = ""
 
 
-LINEAR_MARK = Mark("linear probe", "o", LINEAR, 0.16, measure="linear")
-KNN_MARK = Mark("kNN", "D", KNN, -0.16, measure="knn")
+LINEAR_MARK = Mark("linear probe", "o", BLUE, 0.16, measure="linear")
+KNN_MARK = Mark("kNN", "D", ORANGE, -0.16, measure="knn")
 _OTHERS = (("s", 0.16), ("^", -0.16))
 """Marks of what others report, of whom there are two at most, and their offsets."""
 
@@ -63,7 +65,7 @@ def dots(title: str, outcomes: Sequence[Outcome]) -> Figure:
             _reference_line(axes, outcome)
         if methods and baselines:
             axes.axhline(0.5 - len(methods), color=MUTED, linewidth=0.8)
-        _head(figure, axes, title, [LINEAR_MARK, KNN_MARK, *others], height)
+        _head(figure, axes, title, [LINEAR_MARK, KNN_MARK, *others])
     return figure
 
 
@@ -95,8 +97,8 @@ def _line(axes: Axes, y: float, outcome: Outcome, others: Sequence[Mark]) -> Non
 
 def _put(axes: Axes, x: float, y: float, mark: Mark) -> None:
     axes.plot(
-        [x], [y], linestyle="none", marker=mark.marker, markersize=6.5 if mark.marker == "o" else 5.5,
-        color=mark.colour, markerfacecolor=mark.colour if mark.filled else "none", markeredgewidth=1.3, zorder=3,
+        [x], [y], linestyle="none", marker=mark.marker, markersize=marker_size(mark.marker), color=mark.colour,
+        markerfacecolor=mark.colour if mark.filled else "none", markeredgewidth=1.3, zorder=3,
     )  # fmt: skip
 
 
@@ -104,7 +106,7 @@ def _reference_line(axes: Axes, baseline: Outcome) -> None:
     """Its linear accuracy, through all lines above it."""
     spread = baseline.accuracy("linear")
     if spread is not None:
-        axes.axvline(spread.mean, color=LINEAR, linewidth=1.0, linestyle=(0, (2, 3)), zorder=1)
+        axes.axvline(spread.mean, color=BLUE, linewidth=1.0, linestyle=(0, (2, 3)), zorder=1)
 
 
 def _dress(axes: Axes, lines: Sequence[Outcome]) -> None:
@@ -114,13 +116,8 @@ def _dress(axes: Axes, lines: Sequence[Outcome]) -> None:
     axes.set_ylim(0.6 - len(lines), 0.6)
     axes.set_xlim(*_limits(lines))
     axes.set_yticks([])
-    axes.tick_params(axis="x", length=0, labelcolor=MUTED, pad=4)
     axes.set_xlabel("top-1 accuracy, %", color=MUTED)
-    axes.grid(axis="x", color=LINE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.set_facecolor("none")
-    for side in axes.spines.values():
-        side.set_visible(False)
+    quiet(axes, grid="x")
 
 
 def _name(axes: Axes, y: float, outcome: Outcome) -> None:
@@ -143,9 +140,7 @@ def _limits(lines: Sequence[Outcome]) -> tuple[float, float]:
     return min(values) - air, max(values) + air
 
 
-def _head(figure: Figure, axes: Axes, title: str, marks: Sequence[Mark], height: float) -> None:
-    below_title = TITLE if title else 0
-    figure.text(0.02, 1 - 0.27 / height, title, fontsize=13, fontweight="bold", va="center")
+def _head(figure: Figure, axes: Axes, title: str, marks: Sequence[Mark]) -> None:
     for mark, x, heading in ((LINEAR_MARK, NUMBERS[0], "linear"), (KNN_MARK, NUMBERS[1], "kNN")):
         axes.text(x, 0.95, heading, transform=axes.get_yaxis_transform(), color=mark.colour, ha="right", fontsize=9)
     handles = [
@@ -153,7 +148,4 @@ def _head(figure: Figure, axes: Axes, title: str, marks: Sequence[Mark], height:
                markerfacecolor=mark.colour if mark.filled else "none", markeredgewidth=1.3)
         for mark in marks
     ]  # fmt: skip
-    figure.legend(
-        handles=handles, loc="center left", bbox_to_anchor=(0.008, 1 - (below_title + 0.24) / height),
-        ncols=len(handles), frameon=False, labelcolor=MUTED, handletextpad=0.2, columnspacing=1.4, fontsize=9.5,
-    )  # fmt: skip
+    title_and_legend(figure, title, handles)

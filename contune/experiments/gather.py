@@ -1,6 +1,8 @@
 """Which results belong to which row: by the folder they lie in, or by their settings."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 
 from contune.config import Config
@@ -9,27 +11,38 @@ from contune.experiments.outcome import Outcome, Result
 from contune.experiments.plan import Row
 from contune.run import RunFolder
 
-MAY_DIFFER = {"run.seed", "data.path"}
-"""Settings in which a result may differ from the row that it belongs to, machine settings aside."""
+Known = Mapping[str, Result]
+"""Results of other places that count as done, by the name of the run folder that each stands for."""
 
 
 def from_folder(
-    rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path, errors: Mapping[Path, str]
+    rows: Sequence[Row],
+    overrides: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    errors: Mapping[Path, str] | None = None,
+    known: Known | None = None,
+    absent: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """What lies in an experiment's folder; `errors` says of runs in it why they failed."""
+    """What lies in an experiment's folder; `errors` says of runs in it why they failed, `absent` of data sets."""
     outcomes = []
     for row in rows:
         results: list[Result] = []
         failures: list[str] = []
         for seed in seeds:
             run = RunFolder(folder / row.folder(seed))
-            why = errors.get(run.path) or _other_run(run, row.config(overrides, seed))
-            if why is not None:
+            elsewhere = (known or {}).get(row.folder(seed))
+            why = (errors or {}).get(run.path) or _other_run(run, row.config(overrides, seed))
+            if elsewhere is not None:
+                results.append(elsewhere)
+            elif why is not None:
                 failures.append(f"seed {seed}: {why}.")
             elif (result := run.result()) is not None:
                 results.append(result)
         missing = len(seeds) - len(results) - len(failures)
-        outcomes.append(Outcome(row, tuple(results), tuple(failures), missing))
+        no_data = (absent or {}).get(row.config(overrides, 0).data.name, "") if missing else ""
+        outcomes.append(Outcome(row, tuple(results), tuple(failures), missing, no_data))
     return outcomes
 
 
@@ -41,15 +54,55 @@ def _other_run(run: RunFolder, config: Config) -> str | None:
     return None
 
 
+def read_results(folder: Path) -> list[tuple[Path, Result]]:
+    """All results below a folder: committed ones, one file a run, or the result.json of run folders."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; give one that holds result files or runs")
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            content = json.loads(path.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            continue
+        if isinstance(content, dict) and {"config", "measures", "seed"} <= content.keys():
+            found.append((path, content))
+    return found
+
+
 def from_results(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[str] = ()) -> list[Outcome]:
     """For result files from wherever: each goes to the rows whose settings it has; those of none are left out."""
-    known = [(Config.from_dict(result["config"]), result) for result in results]
-    outcomes = []
-    for row in rows:
-        wanted = row.config(overrides, seed=0)
-        own = [result for config, result in known if set(wanted.differences(config)) <= MAY_DIFFER]
-        own.sort(key=lambda result: int(result["seed"]))
-        outcomes.append(Outcome(row, tuple(own), num_missing=0 if own else 1))
-    if not any(outcome.results for outcome in outcomes):
+    by_row = _by_row(rows, results, overrides)
+    if not any(by_row):
         raise UserError("none of these results has the settings of this experiment; give the overrides they ran with")
-    return outcomes
+    return [
+        Outcome(row, tuple(own.values()), num_missing=0 if own else 1) for row, own in zip(rows, by_row, strict=True)
+    ]
+
+
+def known_runs(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[str]) -> dict[str, Result]:
+    """Results that an experiment need not compute again, by the name of the run folder that each stands for."""
+    by_row = _by_row(rows, results, overrides)
+    return {row.folder(seed): result for row, own in zip(rows, by_row, strict=True) for seed, result in own.items()}
+
+
+def _by_row(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[str]) -> list[dict[int, Result]]:
+    """For each row its results by seed, in order; of two with the same seed the first."""
+    by_meaning: dict[str, dict[int, Result]] = {}
+    for result in sorted(results, key=lambda result: int(result["seed"])):
+        by_meaning.setdefault(_meaning_of(result), {}).setdefault(int(result["seed"]), result)
+    return [by_meaning.get(_meaning(row.config(overrides, seed=0)), {}) for row in rows]
+
+
+def _meaning_of(result: Result) -> str:
+    """Nothing for the result of a version whose settings this one does not know."""
+    try:
+        return _meaning(Config.from_dict(result["config"]))
+    except UserError:
+        return ""
+
+
+def _meaning(config: Config) -> str:
+    """Stands for what is computed, whatever the seed, and wherever the data lies."""
+    same = deepcopy(config)
+    same.run.seed, same.data.path, same.data.classes = 0, None, None
+    return same.fingerprint()

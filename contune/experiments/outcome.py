@@ -1,34 +1,23 @@
 """What the runs of a row came to: means over seeds with their intervals, or why there is no number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
+from contune.analysis.statistics import PairedDifference, Spread, paired
 from contune.experiments.plan import PIXELS, Row
 from contune.train.collapse import COLLAPSED_RANK
 
 Result = dict[str, Any]
 """The content of a result.json."""
-
-
-class Spread(NamedTuple):
-    """A mean and half of its 95 % confidence interval; None for that of a single value."""
-
-    mean: float
-    half: float | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Spread":
-        """By Student's t, which is wide for few values."""
-        if len(values) == 1:
-            return cls(values[0])
-        from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
-
-        return cls(mean(values), float(t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
+TOP1, LINEAR, KNN = "top1", "linear", "knn"
+"""Measures; the first is what a method is judged by."""
+NAMES: Mapping[str, tuple[str, ...]] = {
+    TOP1: ("classifier", "linear", "linear-fast"),
+    LINEAR: ("linear", "linear-fast"),
+    KNN: ("knn",),
+}
+"""Of each, the names that it has in results, the preferred one first."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +31,8 @@ class Outcome:
     """Of those that did not: seed and reason."""
     num_missing: int = 0
     """Runs that have not been done yet."""
+    absent: str = ""
+    """Why its data set could not be opened, if it was not."""
 
     @property
     def of_pixels(self) -> bool:
@@ -52,10 +43,28 @@ class Outcome:
         """Pixels are the same whatever the seed."""
         return not self.of_pixels
 
+    @property
+    def left_out(self) -> bool:
+        """Whether there is nothing to show, for want of its data."""
+        return bool(self.absent) and not self.results
+
     def accuracy(self, measure: str) -> Spread | None:
-        """Top-1 % by `linear` (the paper's probe where it was run, else the fast one) or `knn`."""
-        found = [value for result in self._counted if (value := self._top1(result, measure)) is not None]
+        """Top-1 % by `linear` (the paper's probe where it was run, else the fast one), by `knn`, or by `top1`: the
+        classifier of a method that trains one, else as `linear`."""
+        found = list(self.by_seed(measure).values())
         return Spread.of(found) if found else None
+
+    def by_seed(self, measure: str) -> dict[int, float]:
+        return {int(result["seed"]): float(found["top1"]) for result, found in self._measured(measure)}
+
+    def protocols(self, measure: str) -> list[str]:
+        return list(dict.fromkeys(found["protocol"] for _, found in self._measured(measure)))
+
+    def above(self, other: "Outcome", measure: str = TOP1) -> PairedDifference | None:
+        """Over the seeds that both have."""
+        mine, theirs = self.by_seed(measure), other.by_seed(measure)
+        seeds = [seed for seed in mine if seed in theirs]
+        return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]) if seeds else None
 
     def logged(self, metric: str) -> Spread | None:
         """What training logged last."""
@@ -68,7 +77,8 @@ class Outcome:
     def remark(self) -> str:
         """What a reader of its numbers has to know, in a few words."""
         num = len(self.results) + len(self.failures) + self.num_missing
-        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), "not run yet": self.num_missing}
+        missing = "no data" if self.absent else "not run yet"
+        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), missing: self.num_missing}
         return ", ".join(
             word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
         )
@@ -82,16 +92,16 @@ class Outcome:
         ]
         return [*found, *(f"{self.row.title}, {failure}" for failure in self.failures)]
 
-    @property
-    def _counted(self) -> tuple[Result, ...]:
-        return self.results if self.has_seeds else self.results[:1]
-
-    def _top1(self, result: Result, measure: str) -> float | None:
-        by_name = {found["name"]: float(found["top1"]) for found in result["measures"]}
-        names = (measure, f"{measure}-fast")
-        if self.of_pixels:
-            names = (f"pixels-{measure}", f"pixels-{measure}-fast")
-        return next((by_name[name] for name in names if name in by_name), None)
+    def _measured(self, measure: str) -> list[tuple[Result, dict[str, Any]]]:
+        counted = self.results if self.has_seeds else self.results[:1]
+        names = [f"pixels-{name}" if self.of_pixels else name for name in NAMES[measure]]
+        pairs = []
+        for result in counted:
+            by_name = {found["name"]: found for found in result["measures"]}
+            first = next((by_name[name] for name in names if name in by_name), None)
+            if first is not None:
+                pairs.append((result, first))
+        return pairs
 
     def _rank(self, result: Result) -> float:
         rank: float = result.get("last_logged", {}).get("effective_rank", float("inf"))

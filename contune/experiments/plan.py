@@ -13,11 +13,13 @@ from contune.train.many import Job
 
 ENCODER, PIXELS = "encoder", "pixels"
 """What a row shows the accuracy of."""
+PAPER = "paper"
+"""Whose numbers stand beside ours in the paper's own tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of a table, and the runs behind it."""
+    """A number of a table with its seeds, and the runs behind it."""
 
     title: str
     recipe: str
@@ -25,18 +27,42 @@ class Row:
     """KEY=VALUE that belong to this row; they stand above those of a whole experiment."""
     name: str = ""
     """Of its run folders; the recipe's if empty. Rows that share a name share their runs."""
+    series: str = ""
+    """In tables and figures of two directions, what it is a point of, such as a method;"""
+    at: str = ""
+    """and where it stands there: a data set, the value of a setting."""
     measured: str = ENCODER
     """`pixels`: instead of features, the images themselves, which every run on small data measures too."""
     is_baseline: bool = False
     """Whether it is what the others have to beat."""
     beside: Mapping[str, float] = field(default_factory=dict)
     """Top-1 % that others report for it, by who."""
+    beside_half: Mapping[str, float] = field(default_factory=dict)
+    """Half of the 95 % interval of those numbers, where they give one."""
 
     def folder(self, seed: int) -> str:
         return f"{self.name or self.recipe}-seed{seed}"
 
     def config(self, overrides: Iterable[str], seed: int) -> Config:
-        return find_recipe(self.recipe)().override([*overrides, *self.overrides, f"run.seed={seed}"])
+        config = find_recipe(self.recipe)()
+        fitting = [text for text in overrides if _fits(text, config)]
+        return config.override([*fitting, *self.overrides, f"run.seed={seed}"])
+
+
+def _fits(override: str, config: Config) -> bool:
+    """A class list is for one data set of a table that has several."""
+    return config.data.name == "imagenet100" or split_assignment(override)[0] != "data.classes"
+
+
+def point(series: str, at: str, recipe: str, *overrides: str, paper: float | None = None) -> Row:
+    """A row of a table with two directions."""
+    name = f"{series}-{at}".lower()
+    for character in " ,=":
+        name = name.replace(character, "-")
+    beside = {} if paper is None else {PAPER: paper}
+    return Row(
+        title=f"{series}, {at}", recipe=recipe, overrides=overrides, name=name, series=series, at=at, beside=beside
+    )
 
 
 def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Job]:
@@ -53,8 +79,14 @@ def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], fo
 
 def folder_name(experiment: str, overrides: Iterable[str]) -> str:
     """The experiment's, and where settings differ that change what is computed, what stands for them all."""
-    pairs = sorted(split_assignment(text) for text in overrides)
-    meaning = [f"{key}={value}" for key, value in pairs if key not in (*MACHINE_SETTINGS, "data.path")]
-    if not meaning:
+    different = sorted(meaningful(overrides))
+    if not different:
         return experiment
-    return f"{experiment}-{hashlib.sha256(' '.join(meaning).encode()).hexdigest()[:8]}"
+    return f"{experiment}-{hashlib.sha256(' '.join(different).encode()).hexdigest()[:8]}"
+
+
+def meaningful(overrides: Iterable[str]) -> list[str]:
+    """Those that change what is computed, not where and how."""
+    pairs = [split_assignment(text) for text in overrides]
+    where = (*MACHINE_SETTINGS, "data.path", "data.classes")
+    return [f"{key}={value}" for key, value in pairs if key not in where]

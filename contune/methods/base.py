@@ -21,7 +21,7 @@ class Output:
     metrics: dict[str, Tensor] = field(default_factory=dict)
     """Scalars worth a curve, still on the device."""
     state: dict[str, Tensor] = field(default_factory=dict)
-    """What after_step needs of this forward pass, detached: a compiled forward cannot leave it on the method."""
+    """What is wanted of this forward pass after the step, detached: a compiled one cannot leave it on the method."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from contune.kernels.problem import Knobs
 from contune.methods.base import Method, Output, ids_of_views, labels_of_views
 from contune.models.heads import projector
 from contune.settings import ranged
@@ -26,6 +27,11 @@ class PairwiseMethod(Method):
         super().__init__(encoder, num_features, num_classes, settings)
         self.projector = projector(num_features, hidden=settings.projector_hidden, dim=settings.projector_dim)
 
+    @property
+    def knobs(self) -> Knobs | None:
+        """Temperature, k1 and k2 where the loss is TCL or one that it contains; None where it is another."""
+        return None
+
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         """The loss of the global batch, of which these are this process's rows; same group, positives."""
         raise AssertionError(f"{type(self).__name__} must define pair_loss")
@@ -34,5 +40,6 @@ class PairwiseMethod(Method):
         features_ND = self.encode(views)
         by_label = self.settings.needs_labels
         groups_N = labels_of_views(labels_B, views) if by_label else ids_of_views(views)
-        loss = self.pair_loss(self.projector(features_ND), groups_N)
-        return Output(loss=loss, features_ND=features_ND.detach())
+        z_ND = self.projector(features_ND)
+        compared = {"z_ND": z_ND.detach(), "groups_N": groups_N}
+        return Output(loss=self.pair_loss(z_ND, groups_N), features_ND=features_ND.detach(), state=compared)

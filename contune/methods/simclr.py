@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from contune.kernels.problem import Knobs
 from contune.losses import ntxent_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -23,6 +24,10 @@ class SimCLR(PairwiseMethod):
             return False
 
     settings: Settings
+
+    @property
+    def knobs(self) -> Knobs:
+        return Knobs(self.settings.temperature, 0.0, 1.0)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         return ntxent_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)

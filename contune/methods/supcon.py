@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from contune.kernels.problem import Knobs
 from contune.losses import supcon_loss
 from contune.losses.contrastive import VARIANTS
 from contune.methods.pairwise import PairwiseMethod
@@ -20,6 +21,10 @@ class SupCon(PairwiseMethod):
         """Where the mean over positives stands: `out` of the logarithm (the paper's) or `in` it."""
 
     settings: Settings
+
+    @property
+    def knobs(self) -> Knobs:
+        return Knobs(self.settings.temperature, 0.0, 1.0, self.settings.variant)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from contune.kernels.problem import Knobs
 from contune.losses import tcl_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -30,6 +31,10 @@ class TCL(PairwiseMethod):
             return self.supervised
 
     settings: Settings
+
+    @property
+    def knobs(self) -> Knobs:
+        return Knobs(self.settings.temperature, self.settings.k1, self.settings.k2)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings

@@ -2,19 +2,23 @@
 
 import json
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from contune.data.augment import eval_transform
 from contune.errors import UserError
+from contune.files import whole_file
 from contune.models.encoders import build_encoder
 
 ENCODER_FILE = "encoder.safetensors"
+LARGEST = 8192
+"""Pixels a side: beyond it a file is mistaken about its images."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,16 @@ class EncoderSpec:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    def check(self) -> None:
+        """Whether a network can be built of this; a file may say anything."""
+        if not all(isinstance(text, str) for text in (self.encoder, self.stem, self.norm)):
+            raise UserError("encoder, stem and norm are names")
+        if self.channels not in (1, 3) or not isinstance(self.image_size, int) or not 1 <= self.image_size <= LARGEST:
+            raise UserError(f"it has {self.channels!r} channels of {self.image_size!r} pixels a side")
+        numbers = (*self.mean, *self.std)
+        if len(numbers) != 2 * self.channels or not all(map(isfinite, numbers)) or min(self.std) <= 0:
+            raise UserError(f"mean {self.mean} and deviation {self.std} do not fit {self.channels} channels")
 
     def build(self) -> nn.Module:
         return build_encoder(
@@ -62,9 +76,9 @@ class ImageEncoder(nn.Module):
 
 def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}
-    part = path.with_suffix(".part")
-    save_file(tensors, part, metadata={"contune": json.dumps(asdict(spec))})
-    part.replace(path)
+    content = save(tensors, metadata={"contune": json.dumps(asdict(spec))})
+    with whole_file(path) as part:
+        part.write_bytes(content)
 
 
 def load_encoder(path: str | Path) -> ImageEncoder:
@@ -91,6 +105,11 @@ def load_encoder(path: str | Path) -> ImageEncoder:
 def _spec(metadata: dict[str, str], file: Path) -> EncoderSpec:
     if "contune" not in metadata:
         raise UserError(f"{file} holds weights but no contune description; it was not written by a contune run")
-    values: dict[str, Any] = json.loads(metadata["contune"])
-    values["mean"], values["std"] = tuple(values["mean"]), tuple(values["std"])
-    return EncoderSpec(**values)
+    try:
+        values: dict[str, Any] = json.loads(metadata["contune"])
+        values["mean"], values["std"] = tuple(map(float, values["mean"])), tuple(map(float, values["std"]))
+        spec = EncoderSpec(**values)
+        spec.check()
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"the description in {file} is not one that contune wrote: {error}") from None
+    return spec

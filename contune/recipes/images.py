@@ -1,7 +1,10 @@
 """Images of your own: a folder of class folders, a flat folder, or Hugging Face style parquet."""
 
 from contune.config import AugmentConfig, Config, DataConfig, ModelConfig, OptimConfig
-from contune.recipes import paper
+from contune.errors import UserError
+from contune.methods import find_method
+from contune.models.encoders import SMALL_IMAGE
+from contune.recipes import paper, ssl
 
 
 def labelled() -> Config:
@@ -20,3 +23,18 @@ def unlabelled() -> Config:
     config.augment = AugmentConfig(policy="simaugment", views=3)
     config.optim = OptimConfig(epochs=200, batch_images=128, lr=0.05, warmup_epochs=10)
     return paper.tcl_triplets(config)
+
+
+def for_method(method: str, *, has_labels: bool, size: int) -> Config:
+    """Settings that suit a method: those above, or the reference library's for images of this size."""
+    needs_labels = find_method(method).Settings().needs_labels
+    if needs_labels and has_labels:
+        views = ["augment.views=1"] if method == "cross-entropy" else []
+        return labelled().override([f"method.name={method}", *views])
+    if method == "tcl":
+        return unlabelled()
+    if needs_labels:
+        raise UserError(f"method {method} learns from labels and there are none; give them, or take tcl or simclr")
+    config = ssl.recipe("cifar100" if size <= SMALL_IMAGE else "imagenet100", method)()
+    config.data.name = "images"
+    return config

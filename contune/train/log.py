@@ -1,11 +1,13 @@
 """What training writes down as it goes: metrics.jsonl, and TensorBoard events of the same."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
 from contune import distributed
+from contune.files import unwritable, write_whole
 
 METRICS = "metrics.jsonl"
 
@@ -18,23 +20,25 @@ class MetricsLog:
         self.events: Any = None
         if not distributed.is_main():
             return
+        self.path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
-        part = folder / (METRICS + ".part")
-        part.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        part.replace(folder / METRICS)
-        self.file = (folder / METRICS).open("a")
+        write_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
 
             self.events = SummaryWriter(str(folder), purge_step=resume_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        if self.file is not None:
-            self.file.write(json.dumps({"step": step, **values}) + "\n")
-            self.file.flush()
-        if self.events is not None:
-            for name, value in values.items():
-                self.events.add_scalar(name, value, step)
+        try:
+            if self.file is not None:
+                self.file.write(json.dumps({"step": step, **values}) + "\n")
+                self.file.flush()
+            if self.events is not None:
+                for name, value in values.items():
+                    self.events.add_scalar(name, value, step)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
 
     def __enter__(self) -> "MetricsLog":
         return self
@@ -42,20 +46,23 @@ class MetricsLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.file is not None:
-            self.file.close()
-        if self.events is not None:
-            self.events.close()
+        for opened in (self.file, self.events):
+            if opened is not None:
+                with suppress(OSError):  # of a full disk, said before; the lines that count are flushed
+                    opened.close()
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines so far; a last line that a killed process left half written is passed over."""
+    """The lines so far; a last line that a killed process left half written is passed over, and what follows damage."""
     path = folder / METRICS
     lines: list[dict[str, float]] = []
     if path.exists():
-        for text in path.read_text().splitlines():
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
+                line = json.loads(text)
+            except (ValueError, RecursionError):
                 break
+            if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+                break
+            lines.append(line)
     return lines

@@ -7,7 +7,7 @@ or is stopped takes nothing from the others, and what has been done is not done 
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -27,9 +27,11 @@ from contune.machine import available_cores
 from contune.progress import Report, progress_of_many, report_to
 from contune.run import RunFolder
 from contune.train.session import train
+from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
 
 MOST_ON_A_GPU = 4
-SECONDS_TO_STOP = 10.0
+SECONDS_TO_STOP = 20.0
+"""To finish a step and save; a cluster that has sent SIGTERM usually gives 30 before it kills."""
 
 
 class Job(NamedTuple):
@@ -39,13 +41,15 @@ class Job(NamedTuple):
     folder: Path
     title: str = ""
     """What its progress is called; the folder's name if empty."""
+    work: Callable[[Config, RunFolder], dict[str, Any]] = train
+    """What does it, and leaves a result in the folder; it is sent to another process."""
 
 
 def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str, Any]]:
     """The result of each job, in order; that of one that failed is {"error": a sentence, "details": what it printed}.
 
     `parallel` runs share the device at a time; None: up to four on a GPU, one on a CPU. A job whose folder holds its
-    finished run is not started. Ctrl-C stops all of them; called again, each goes on from its last checkpoint.
+    finished run is not started. Ctrl-C and SIGTERM stop all of them; called again, each goes on from where it was.
     """
     _check(jobs, parallel)
     if parallel is None:
@@ -55,15 +59,16 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     share = _Share.of(min(parallel, len(waiting)))
     running: dict[Connection, _Run] = {}
     names = [job.title or job.folder.name for job in jobs]
-    with progress_of_many(names) as show, TemporaryDirectory() as logs, _all_stopped(running):
+    with progress_of_many(names) as show, TemporaryDirectory() as logs, stoppable(), _all_stopped(running):
         for number, known in enumerate(results):
             if known is not None:
                 show(number, _ended(known))
         while waiting or running:
             while waiting and len(running) < parallel:
                 number = waiting.pop(0)
-                run = _Run(number, jobs[number], share, Path(logs) / str(number))
-                running[run.reports] = run
+                with put_off():  # so that no process is started and not known of
+                    run = _Run(number, jobs[number], share, Path(logs) / str(number))
+                    running[run.reports] = run
                 show(number, Report("starting", 0, 1, ""))
             for reports in wait(list(running)):
                 assert isinstance(reports, Connection)
@@ -162,11 +167,13 @@ class _Run:
         if code < 0:
             killed = signal.Signals(-code).name
             return f"its process was ended by {killed}; if the system ran out of memory, lower --parallel"
+        if code == RESUME_CODE:
+            return "its process was stopped by SIGTERM; the same command goes on from the last checkpoint"
         lines = [line for line in details.splitlines() if line.strip()]
         return f"its process failed: {lines[-1] if lines else f'exit code {code}'}"
 
     def stop(self) -> None:
-        self.process.terminate()
+        """Has been asked to by SIGTERM."""
         self.process.join(SECONDS_TO_STOP)
         if self.process.is_alive():
             self.process.kill()
@@ -180,6 +187,8 @@ def _all_stopped(running: dict[Connection, _Run]) -> Iterator[None]:
     try:
         yield
     finally:
+        for run in running.values():
+            run.process.terminate()
         for run in running.values():
             run.stop()
 
@@ -210,9 +219,11 @@ def _run(job: Job, share: _Share, log: Path, reports: Connection) -> None:
         config.data.workers = share.workers
     try:
         with report_to(reports.send):
-            result = train(config, folder)
+            result = job.work(config, folder)
     except UserError as error:
         reports.send(UserError(str(error)))
         sys.exit(2)
+    except Stopped:
+        sys.exit(RESUME_CODE)
     if share.num_runs > 1:
         folder.write_result({**result, "note": f"up to {share.num_runs} runs at a time shared this machine"})

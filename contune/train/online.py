@@ -25,6 +25,11 @@ class OnlineProbe:
         accuracy = (logits_NK.argmax(dim=1) == labels_N).float().mean()
         return {"online_loss": loss.detach(), "online_top1": accuracy}
 
+    @property
+    def parts(self) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """What a step changes."""
+        return self.classifier, self.optimizer
+
     def state_dict(self) -> dict[str, object]:
         return {"classifier": self.classifier.state_dict(), "optimizer": self.optimizer.state_dict()}
 

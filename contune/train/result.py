@@ -68,19 +68,15 @@ def versions() -> dict[str, str]:
 def git_revision() -> str | None:
     """The commit this code is checked out at, with a + where it was changed since.
 
-    A copy without its history (in a container, say) takes it from CONTUNE_REVISION; an installed one has None.
+    CONTUNE_REVISION says it of a copy without its history (in a container, say); an installed one has None.
     """
-    command = [
-        "git",
-        "-C",
-        str(Path(contune.__file__).parent),
-        "describe",
-        "--always",
-        "--dirty=+",
-        "--abbrev=12",
-    ]
+    said = os.environ.get("CONTUNE_REVISION")
+    if said:
+        return said
+    where = str(Path(contune.__file__).parent)
+    command = ["git", "-C", where, "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("CONTUNE_REVISION")
+        return None
     return done.stdout.strip()

@@ -1,13 +1,16 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
+from collections.abc import Callable
 from typing import Any
 
 from contune import distributed
 from contune.config import Config
 from contune.console import say
 from contune.data import ImageSet
+from contune.data.loader import Loader
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
+from contune.files import whole_file
 from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.run import RunFolder
@@ -16,19 +19,25 @@ from contune.train.engine import Engine
 from contune.train.log import read_metrics
 from contune.train.result import build_result
 from contune.train.setup import Setup, build_method, open_setup
+from contune.train.signals import stoppable
+from contune.train.skipped import skipped_words, way_around, write_skipped
 from contune.train.stopwatch import Stopwatch
+from contune.train.take_home import keep_classifier, keep_missing
+from contune.train.thinned import thinned
 from contune.train.trainer import Trainer
 
+MakeTrainer = Callable[[Setup, Method, Loader, RunFolder], Trainer]
 
-def train(config: Config, folder: RunFolder) -> dict[str, Any]:
+
+def train(config: Config, folder: RunFolder, make_trainer: MakeTrainer = Trainer) -> dict[str, Any]:
     """Trains, measures and reports into `folder`; goes on where an earlier call was stopped."""
-    with distributed.process_group(choose_device(config.run.device)):
+    with stoppable(), distributed.process_group(choose_device(config.run.device)), way_around():
         folder.check(config)
         finished = folder.result()
-        return finished if finished is not None else _train(config, folder)
+        return finished if finished is not None else _train(config, folder, make_trainer)
 
 
-def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
+def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict[str, Any]:
     stopwatch = Stopwatch()
     setup = open_setup(config)
     method = build_method(setup)
@@ -36,9 +45,11 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     test_set = setup.eval_set()
     # Opened before training, so that a damaged test image is found now and not after a night.
     test = setup.loader(test_set, "test images") if test_set is not None and distributed.is_main() else None
-    trainer = Trainer(setup, method, loader, folder)
+    trainer = make_trainer(setup, method, loader, folder)
     setup.augmenter([config.augment.policy])  # the probe will want it at the end; a misspelt one is found now
     _open(folder, config)
+    if distributed.is_main():
+        write_skipped(folder.path, setup.dataset.skipped)
     say(describe(setup, method, trainer.engine))
     stopwatch.lap("data")
     trainer.fit()
@@ -52,9 +63,13 @@ def _train(config: Config, folder: RunFolder) -> dict[str, Any]:
     else:
         evaluation = evaluate(setup, method.encoder, loader, test, classifier=method.classifier)
         measures = evaluation.measures
+        keep_classifier(folder.path, evaluation)
     stopwatch.lap("measuring")
     result = build_result(setup, measures, seconds=trainer.seconds, views_per_second=trainer.views_per_second)
+    if setup.dataset.skipped:
+        result["skipped"] = len(setup.dataset.skipped)
     result["last_logged"] = _last_logged(folder)
+    result["curves"] = thinned(read_metrics(folder.path))
     if config.run.report:
         _report(folder, setup, result, evaluation, test_set)
         stopwatch.lap("report")
@@ -79,7 +94,8 @@ def describe(setup: Setup, method: Method, engine: Engine) -> str:
     batch, views = config.optim.batch_images, config.augment.views
     return (
         f"{dataset.name}: {len(dataset.train):,} training and {0 if test is None else len(test):,} {config.eval.split} "
-        f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes\n"
+        f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes"
+        f"{skipped_words(dataset.skipped)}\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), {config.optim.epochs} epochs of "
         f"{batch} images × {views} views = {batch * views} embeddings a batch, "
         f"on {hardware_name(setup.device)}, {engine}"
@@ -100,6 +116,7 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
         for images, title in ((setup.dataset.train, "train images"), (test_set, "test images"))
     )
     evaluation = evaluate(setup, encoder.backbone, train, test)
+    keep_missing(folder.path, evaluation, folder.config(), config)
     return build_result(setup, evaluation.measures, seconds=0.0, views_per_second=0.0)
 
 
@@ -119,14 +136,16 @@ def _report(
 ) -> None:
     from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
 
-    write_report(
-        folder.report_file,
-        result=result,
-        config=setup.config.to_dict(),
-        metrics=read_metrics(folder.path),
-        class_names=setup.dataset.class_names,
-        images=test_set,
-        channels=setup.spec.channels,
-        features_MD=None if evaluation is None else evaluation.features_MD,
-        predicted_M=None if evaluation is None else evaluation.predicted_M,
-    )
+    with whole_file(folder.report_file) as part:
+        write_report(
+            part,
+            result=result,
+            config=setup.config.to_dict(),
+            metrics=read_metrics(folder.path),
+            class_names=setup.dataset.class_names,
+            images=test_set,
+            channels=setup.spec.channels,
+            skipped=setup.dataset.skipped,
+            features_MD=None if evaluation is None else evaluation.features_MD,
+            predicted_M=None if evaluation is None else evaluation.predicted_M,
+        )

@@ -64,9 +64,14 @@ class Setup:
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
     """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
+    choose_device(config.run.device)  # before the data, which may take a while
+    return setup_for(config, open_dataset(config.data), spec)
+
+
+def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None) -> Setup:
+    """As `open_setup`, for data that is open already; what the config says of its name and place is not asked."""
     device = choose_device(config.run.device)
     choose_convolutions(autotune=config.run.autotune)
-    dataset = open_dataset(config.data)
     return Setup(
         config=config,
         dataset=dataset,
@@ -93,6 +98,7 @@ def open_dataset(data: DataConfig) -> Dataset:
         test_fraction=data.test_fraction,
         classes=data.classes,
         label_column=data.label_column,
+        broken=data.broken,
     )
 
 

@@ -5,7 +5,7 @@ a run that was stopped goes on exactly, and any number of processes sees the sam
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from math import isfinite
 from typing import Any
 
@@ -23,16 +23,22 @@ from contune.methods import Method
 from contune.methods.base import labels_of_views
 from contune.progress import progress
 from contune.run import RunFolder
+from contune.train.batch_look import batch_look
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.collapse import collapse_sentence
 from contune.train.engine import choose_engine, compiled_forward, eager_forward
+from contune.train.finite import CHECKED, TAKEN, checked
+from contune.train.gradients import recorder_for
 from contune.train.graph import GraphedStep, Step
+from contune.train.guard import Guard
 from contune.train.log import MetricsLog
+from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
 from contune.train.optim import build_optimizer, set_learning_rate
 from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
+from contune.train.signals import Stopped, put_off
 from contune.train.watch import Watch
 
 AUGMENT_STREAM = 1
@@ -57,30 +63,39 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
         )
         self.probe = self._online_probe()
+        self.gradients = recorder_for(method) if self.run.gradients else None
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
         self.said_collapsed = False
         self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
-        self.run_step: Step = GraphedStep(self._step, self.generator) if self.engine.recorded else self._step
+        changed = [method, self.optimizer, *([] if self.probe is None else self.probe.parts)]
+        step = checked(self._step, method, changed, skip=self.run.on_nan == "skip")
+        self.run_step: Step = GraphedStep(step, self.generator) if self.engine.recorded else step
+        advice = f"lower optim.lr (now {self.optim.lr:g}) or raise method.temperature, in a new folder"
+        self.guard = Guard(self.run.on_nan, folder.path, self._look_at, advice)
+        self.meter = Meter()
 
     def fit(self) -> None:
-        """Trains to the last epoch, from the newest checkpoint if there is one."""
+        """Trains to the last epoch, from the newest checkpoint if there is one. On SIGTERM it saves and is Stopped."""
         self._resume()
         self.method.train()
-        with self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
+        with put_off() as asked, self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less when it was done before")
-            watch = Watch(log, advance)
+            watch = Watch(log, advance, self.meter)
             saved_at = time.monotonic()
-            for images_BCHW, labels_B in self._batches():
+            for images_BCHW, labels_B in self._batches(self.step):
                 watch.add(self.take_step(images_BCHW, labels_B))
-                if self.step % self.run.log_every == 0 or self.step == self.num_steps:
+                logs = self.step % self.run.log_every == 0 or self.step == self.num_steps
+                if logs:
                     self.seconds += self._report(watch)
-                    if time.monotonic() - saved_at > self.run.checkpoint_seconds:  # only here: this loss is finite
+                    if time.monotonic() - saved_at > self.run.checkpoint_seconds:  # only here: all steps were checked
                         self._save()
                         saved_at = time.monotonic()
-        self._save()
+                if self._is_stopped(asked(), logs):
+                    self._stop(watch)
+            self._save()
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """One step on a batch; the host does not wait for it."""
@@ -88,14 +103,34 @@ class Trainer:
         set_learning_rate(self.optimizer, self.lr)
         self.method.set_time(self.step / self.steps_per_epoch, self.optim.epochs)
         self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
-        metrics = self.run_step(images_BCHW, labels_B)
+        metrics = dict(self.run_step(images_BCHW, labels_B))  # a replayed graph has but one
         self.step += 1
+        self.guard.note(self.step, metrics.pop(CHECKED))
         return metrics
+
+    def _is_stopped(self, asked: bool, logs: bool) -> bool:
+        """Whether SIGTERM ends the run after this step; several processes agree on it where they log anyway."""
+        if distributed.world_size() == 1:
+            return asked
+        return logs and distributed.total(torch.tensor(float(asked), device=self.setup.device)).item() > 0
+
+    def _stop(self, watch: Watch) -> None:
+        self.guard.check()
+        self.seconds += watch.seconds
+        self._save()
+        distributed.barrier()
+        raise Stopped
 
     def _report(self, watch: Watch) -> float:
         """Shows where training is; the seconds since it was last shown."""
-        means, seconds, num_steps = watch.read()
-        self._check(means)
+        self.guard.check()
+        of_this_moment = {} if self.gradients is None else self.gradients.read()
+        means, seconds, num_steps = watch.read(of_this_moment)
+        if self.run.on_nan == "skip":
+            means = self._of_steps_taken(means, of_this_moment)
+            if "loss" not in means:
+                return seconds
+        self._warn_of_collapse(means)
         rate = num_steps * self.views_per_step / seconds
         epoch = self.step / self.steps_per_epoch
         values = {"epoch": epoch, "lr": self.lr, **means, "views_per_second": rate}
@@ -118,6 +153,8 @@ class Trainer:
         output.loss.backward()
         self.optimizer.step()
         self.method.after_step(output)
+        if self.gradients is not None:
+            self.gradients.keep(output)
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
@@ -143,10 +180,26 @@ class Trainer:
         drawn = self.augmenter.draw(self.optim.batch_images, generator)
         return [slice_params(view, start, start + self.local_batch) for view in drawn]
 
-    def _batches(self) -> Iterator[Batch]:
-        """This process's part of every batch from the current step on; a loader may read it ahead of its use."""
-        crops = self._crops(self.step) if begin_with_crops(self.augmenter.policies) else None
-        return self.loader.batches(self._indices(self.step), crops)
+    def _batches(self, first: int) -> Iterator[Batch]:
+        """This process's part of every batch from step `first` on; a loader may read it ahead of its use."""
+        crops = self._crops(first) if begin_with_crops(self.augmenter.policies) else None
+        return self.loader.batches(self._indices(first), crops)
+
+    def _look_at(self, step: int) -> dict[str, Any]:
+        """What was in the batch of a step, counted from 1; fetched again, with the same views, as nothing was kept."""
+        epoch, number = divmod(step - 1, self.steps_per_epoch)
+        indices_B = self._epoch_indices(epoch)[number].tolist()
+        images_BCHW, _ = next(self._batches(step - 1))
+        seen = torch.Generator(self.setup.device).manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, step - 1))
+        train, labels_N = self.setup.dataset.train, self.loader.labels_N
+        return batch_look(
+            indices_B,
+            names=train.names,
+            labels=None if labels_N is None else labels_N[indices_B].tolist(),
+            class_names=self.setup.dataset.class_names,
+            images=images_BCHW,
+            views=self.augmenter.apply(images_BCHW, self._draw(seen), self.setup.view_dtype),
+        )
 
     def _indices(self, first: int) -> Iterator[Tensor]:
         start = distributed.rank() * self.local_batch
@@ -173,13 +226,15 @@ class Trainer:
     def _log(self) -> MetricsLog:
         return MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard)
 
-    def _check(self, means: dict[str, float]) -> None:
-        loss = means["loss"]
-        if not isfinite(loss):
-            raise UserError(
-                f"the loss became {loss} by step {self.step}; the last checkpoint is untouched; "
-                f"lower optim.lr (now {self.optim.lr:g}) or raise method.temperature, in a new folder"
-            )
+    def _of_steps_taken(self, means: dict[str, float], of_this_moment: Container[str]) -> dict[str, float]:
+        """Means over the steps that were not skipped, and how many were; without a loss where all of them were."""
+        share = means.pop(TAKEN)
+        taken = {name: mean if name in of_this_moment else mean / share for name, mean in means.items() if share}
+        return {name: mean for name, mean in taken.items() if isfinite(mean)} | {
+            "skipped_steps": self.guard.num_skipped
+        }
+
+    def _warn_of_collapse(self, means: dict[str, float]) -> None:
         sentence = collapse_sentence(means["effective_rank"], self.step)
         if sentence is not None and not self.said_collapsed:
             self.said_collapsed = True
@@ -191,21 +246,35 @@ class Trainer:
         state: dict[str, Any] = {
             "step": self.step,
             "seconds": self.seconds,
-            "method": self.method.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "skipped": self.guard.num_skipped,
             "random": torch.get_rng_state(),
         }
-        if self.probe is not None:
-            state["probe"] = self.probe.state_dict()
+        state |= {name: part.state_dict() for name, part in self._parts().items()}
         save_checkpoint(self.folder.path, state)
 
     def _resume(self) -> None:
         state = load_checkpoint(self.folder.path, self.setup.device)
-        if state is None:
-            return
-        self.step, self.seconds = state["step"], state["seconds"]
-        self.method.load_state_dict(state["method"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            if state is not None:
+                self._restore(state)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise UserError(
+                f"the checkpoint in {self.folder.path} is not one of this run ({type(error).__name__}); "
+                "remove the folder to start over"
+            ) from error
+        step = torch.tensor(float(self.step), device=self.setup.device)
+        if distributed.world_size() > 1 and distributed.mean(step).item() != self.step:
+            raise UserError(
+                f"the processes of this run found different checkpoints; {self.folder.path} must be one folder for all"
+            )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.step, self.seconds, self.guard.num_skipped = state["step"], state["seconds"], state["skipped"]
         torch.set_rng_state(state["random"].cpu())
-        if self.probe is not None:
-            self.probe.load_state_dict(state["probe"])
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+
+    def _parts(self) -> dict[str, Any]:
+        """All with a state of their own that a run goes on from."""
+        parts = {"method": self.method, "optimizer": self.optimizer, "meter": self.meter, "probe": self.probe}
+        return {name: part for name, part in parts.items() if part is not None}

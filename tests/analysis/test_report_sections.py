@@ -116,3 +116,14 @@ def test_text_is_made_safe_and_short() -> None:
     assert shorten("tabby, tabby cat", 8) == "tabby,…"
     assert shorten_path("/a/long/path.png", 9) == "…path.png"
     assert shorten("short", 5) == shorten_path("short", 5) == "short"
+
+
+def test_responses_of_supcon_are_drawn_beside_those_of_tcl() -> None:
+    line = {"step": 1, "positive_gradient": 0.05, "supcon_positive_gradient": 0.04, "theorem1_share": 0.97}
+    html = curves([line, line | {"step": 2, "positive_gradient": 0.06}])
+    assert html.count("<figure>") == 2
+    assert "Pull of positives <b>0.06</b>" in html
+    assert "SupCon on the same embeddings: last 0.04" in html
+    assert ">SupCon</text>" in html
+    assert "Theorem 1 holds, % <b>97</b>" in html
+    assert "SupCon" not in curves([{"step": 1, "loss": 1.0, "positive_gradient": 0.05}])

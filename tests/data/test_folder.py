@@ -8,6 +8,7 @@ from image_files import as_image, random_pixels, write_png
 
 from contune.data import load_dataset
 from contune.data.folder import folder_splits
+from contune.data.walk import circular_links
 from contune.errors import UserError
 
 
@@ -126,7 +127,10 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     splits = folder_splits(root)
     assert splits.class_names == ("a", "b")
     names = [Path(name).relative_to(root).as_posix() for name in splits.train.names]
-    assert names == ["a/2.png", "b/1.png"]
+    assert names == ["a/2.png", "a/broken.png", "b/1.png"]
+    with pytest.raises(UserError, match=r"cannot read image '.*broken\.png': a link that leads nowhere"):
+        splits.train.resident(8, 3)
+    assert circular_links(root) == [str(root / "a" / "again")]
 
 
 def test_one_class_is_still_a_data_set(tmp_path: Path) -> None:

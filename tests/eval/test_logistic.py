@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from contune.eval.logistic import logistic_protocol, logistic_scores
+from contune.eval.logistic import fit_logistic, logistic_protocol, logistic_scores
 
 
 def problem(num: int = 120, num_classes: int = 3) -> tuple[Tensor, Tensor, Tensor]:
@@ -46,6 +46,13 @@ def test_a_constant_feature_and_an_absent_class_do_no_harm() -> None:
     logits_MK = logistic_scores(with_constant, labels_N, test_constant, 4)
     assert logits_MK.isfinite().all()
     assert (logits_MK.argmax(1) != 3).all()
+
+
+def test_as_a_linear_layer_it_takes_features_as_they_are() -> None:
+    x_ND, labels_N, test_MD = problem()
+    probe = fit_logistic(x_ND, labels_N, 3)
+    weight_KD, bias_K = probe.as_linear()
+    torch.testing.assert_close(test_MD @ weight_KD.T + bias_K, probe.scores(test_MD), rtol=1e-4, atol=1e-3)
 
 
 def test_the_protocol_has_its_penalty() -> None:

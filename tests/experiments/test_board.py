@@ -15,9 +15,11 @@ from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, board, find_experiment
 from contune.experiments.experiment import Experiment
 from contune.experiments.gather import from_folder, from_results
+from contune.experiments.grid import grid
 from contune.experiments.outcome import Outcome
-from contune.experiments.plan import PIXELS, Row
+from contune.experiments.plan import PIXELS, Row, point
 from contune.train import many
+from contune.train.signals import Stopped
 
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
 FILES = {"table.md", "table.tex", "table.html", "figure.png", "figure.svg"}
@@ -68,7 +70,7 @@ def test_the_end_of_training_is_in_the_result(done: Path) -> None:
 
 def test_what_is_done_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "_Run", None)
-    outcomes = board.run(SMALL, overrides=TINY, seeds=[0], folder=done)
+    outcomes = board.run(SMALL.changed(TINY), seeds=[0], folder=done)
     assert [outcome.results for outcome in outcomes] == [
         (read_json(done / name / "result.json"),) for name in ("simclr-seed0", "random-seed0", "random-seed0")
     ]
@@ -76,7 +78,7 @@ def test_what_is_done_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_another_run_in_a_folder_is_not_taken_for_it(done: Path) -> None:
-    (outcome, *_) = from_folder(SMALL.rows, [*TINY, "optim.lr=0.7"], [0], done, {})
+    (outcome, *_) = from_folder(SMALL.rows, [*TINY, "optim.lr=0.7"], [0], done)
     assert outcome.results == ()
     assert "holds a run with another optim.lr" in outcome.failures[0]
 
@@ -135,11 +137,28 @@ def test_ctrl_c_draws_what_there_is_and_the_same_command_goes_on(tmp_path: Path)
     assert "not run yet" in table
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Stopped])
+def test_whatever_stops_it_what_there_is_is_drawn(
+    end: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(jobs: list[many.Job], parallel: int | None) -> list[dict[str, Any]]:
+        raise end
+
+    monkeypatch.setattr(board, "run_many", stopped)
+    write_run(tmp_path, SIMCLR, linear=95.5)
+    with pytest.raises(end):
+        board.run(SMALL, seeds=[0], folder=tmp_path)
+    assert "95.50" in (tmp_path / "table.md").read_text()
+    assert "not run yet" in (tmp_path / "table.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("ssl-digit",), "unknown experiment 'ssl-digit'; did you mean ssl-digits"),
-        (("table-9",), "unknown experiment 'table-9'; choose from ssl-cifar100, ssl-digits"),
+        (("table-9",), "unknown experiment 'table-9'; did you mean table1"),
+        (("nothing",), "unknown experiment 'nothing'; choose from ci, ci-digits, fig-augment"),
+        (("ci-digits", "--from", "nowhere"), "nowhere is not a folder; give one that holds result files or runs"),
         (("ssl-digits", "optim.epoch=3"), "unknown setting 'optim.epoch'; did you mean optim.epochs"),
         (("ssl-digits", "epochs"), "'epochs' is not KEY=VALUE"),
         (("ssl-digits", "--seeds", "0"), "--seeds 0 names no seed; write how many, such as 3, or which, such as 0,4"),
@@ -175,3 +194,50 @@ def test_without_a_name_they_are_listed() -> None:
     assert outcome.code == 0
     assert all(name in outcome.out for name in EXPERIMENTS)
     assert "contune experiment ssl-digits --seeds 3" in " ".join(contune("experiment", "--help").out.split())
+
+
+def test_data_that_is_not_on_this_disk_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONTUNE_DATA", raising=False)
+    monkeypatch.setattr(many, "_Run", None)
+    rows = (point("SupCon", "digits", "digits-supcon"), point("SupCon", "CIFAR-10", "cifar10-supcon"))
+    monkeypatch.setitem(EXPERIMENTS, "small", lambda: Experiment(title="Two sets", rows=rows, make_table=grid))
+    write_run(Path("here"), rows[0], linear=95.5)
+    outcome = contune("experiment", "small", "--out", "here")
+    assert outcome.code == 0, outcome.err
+    assert "95.50" in outcome.out
+    assert "Left out: CIFAR-10; cifar10 is not on this disk" in outcome.out
+    assert "Left out: CIFAR-10; cifar10 is not on this disk" in Path("here/table.md").read_text()
+    assert {path.name for path in Path("here").iterdir()} == {*FILES, "supcon-digits-seed0"}
+
+
+def test_where_no_data_is_there_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(many, "_Run", None)
+    outcome = contune("experiment", "fig-k1", "data.path=nowhere")
+    assert outcome.code == 2
+    assert outcome.err.startswith("contune: cifar100 is not on this disk (no nowhere/")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_run_is_drawn_though_its_data_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(many, "_Run", None)
+    row = find_experiment("fig-k1").rows[0]
+    write_run(tmp_path / "out", row, overrides=("data.path=nowhere",), linear=78.5)
+    outcomes = board.run(find_experiment("fig-k1").changed(["data.path=nowhere"]), seeds=[0], folder=tmp_path / "out")
+    assert [outcome.remark() for outcome in outcomes] == ["", *["no data"] * 6]
+    assert "78.50" in (tmp_path / "out" / "table.md").read_text()
+
+
+def test_the_number_of_seeds_is_the_experiments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen: list[list[int]] = []
+
+    def pretend(experiment: Experiment, *, seeds: list[int], **how: Any) -> list[Outcome]:
+        seen.append(seeds)
+        return [Outcome(row, num_missing=1) for row in experiment.rows]
+
+    monkeypatch.setattr(board, "run", pretend)
+    for words in (("ci-digits",), ("ci-digits", "--seeds", "2"), ("table1-digits",)):
+        assert contune("experiment", *words, "--out", tmp_path).code == 0
+    assert seen == [[0, 1, 2, 3, 4], [0, 1], [0]]

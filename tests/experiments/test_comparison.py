@@ -6,9 +6,10 @@ import pytest
 from made_up import PIXELS_KNN, PIXELS_LINEAR, made_up_result
 from matplotlib.text import Text
 
+from contune.analysis.statistics import Spread
 from contune.experiments.comparison import comparison
 from contune.experiments.dots import dots
-from contune.experiments.outcome import Outcome, Spread
+from contune.experiments.outcome import Outcome
 from contune.experiments.plan import PIXELS, Row
 from contune.experiments.table import Table
 

@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from contune.config import Config
 from contune.recipes import RECIPES
-from contune.run import RunFolder
 from contune.train import many
 from contune.train.many import Job, default_parallel, run_many
 from contune.train.summary import spread, summary
@@ -38,17 +37,16 @@ def one_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def outcome(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Job], list[dict[str, Any]]]:
-    """Two good runs among three that fail: no images, a checkpoint that is none of ours, a folder in use."""
+    """Two good runs among three that fail: no images, a mistake that no rule foresees, a folder in use."""
     folder = tmp_path_factory.mktemp("many")
     (folder / "occupied").mkdir()
     (folder / "occupied" / "thesis.txt").write_text("precious")
-    unusual = RunFolder(folder / "unusual")
-    unusual.open(config("run.seed=3"))
-    torch.save({"unexpected": 1}, folder / "unusual" / "checkpoint.pt")
+    unusual = config("run.seed=3")
+    unusual.optim.momentum = None  # type: ignore[assignment]  # as no command line can
     jobs = [
         Job(config("run.seed=1"), folder / "one", "seed 1"),
         Job(config("data.path=nowhere", recipe="images"), folder / "missing"),
-        Job(config("run.seed=3"), folder / "unusual"),
+        Job(unusual, folder / "unusual"),
         Job(config(), folder / "occupied"),
         Job(config("run.seed=2"), folder / "two", "seed 2"),
     ]
@@ -76,7 +74,7 @@ def test_a_failure_is_a_sentence_and_the_others_go_on(outcome: tuple[list[Job], 
     assert ["error" in result for result in results] == [False, True, True, True, False]
     missing, unusual, occupied = (result["error"] for result in results[1:4])
     assert missing.startswith("unknown dataset 'nowhere'")
-    assert unusual == "its process failed: KeyError: 'step'"
+    assert unusual.startswith("its process failed: TypeError: ")
     assert "Traceback" in results[2]["details"]
     assert occupied.endswith("is not empty and holds no run; give another folder with --out")
     assert [path.name for path in jobs[3].folder.iterdir()] == ["thesis.txt"]

@@ -1,0 +1,23 @@
+"""Images that cannot be used, and why."""
+
+from typing import NamedTuple
+
+from contune.errors import UserError
+
+
+class BrokenImageError(UserError):
+    """One that cannot be read or decoded: the whole sentence, and the reason alone for a list of many."""
+
+    def __init__(self, sentence: str, reason: str) -> None:
+        super().__init__(sentence, reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Broken(NamedTuple):
+    """A line in such a list."""
+
+    name: str
+    reason: str

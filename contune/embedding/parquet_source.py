@@ -1,0 +1,96 @@
+"""Images out of parquet without ever holding more than a few of them."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from contune.data.parquet_columns import image_column, label_column_of, names_in_metadata
+from contune.data.parquet_labels import HIDDEN
+from contune.embedding.item import Item
+from contune.errors import UserError
+
+ROWS_AT_ONCE = 64
+BUFFER_BYTES = 2**20
+"""A column is read through a window of this size: a row group may be as large as the file."""
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    shards: Sequence[str]
+    counts: Sequence[int]
+
+    @classmethod
+    def open(cls, shards: Sequence[str]) -> "ParquetSource":
+        return cls(shards, [_open(shard).metadata.num_rows for shard in shards])
+
+    @property
+    def num(self) -> int:
+        return sum(self.counts)
+
+    def images(self, start: int) -> Iterator[Item]:
+        for shard, count in zip(self.shards, self.counts, strict=True):
+            if start < count:
+                yield from _rows(shard, start)
+            start = max(0, start - count)
+
+    def identity(self) -> str:
+        parts = [(shard, count, os.path.getsize(shard)) for shard, count in zip(self.shards, self.counts, strict=True)]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def row_item(shard: str, row: int) -> Item | None:
+    """One row; None where there is none of that number."""
+    return next(_rows(shard, row), None)
+
+
+def _rows(shard: str, start: int) -> Iterator[Item]:
+    file = _open(shard)
+    schema = file.schema_arrow
+    column, label = image_column(schema, shard), label_column_of(schema, None, shard)
+    is_struct = pa.types.is_struct(schema.field(column).type)
+    wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
+    class_names = names_in_metadata(schema, label)
+    first, row = _first_group(file, start)
+    try:
+        groups = list(range(first, file.num_row_groups))
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=wanted):
+            images = pc.struct_field(batch[column], "bytes") if is_struct else batch[column]
+            labels = [None] * len(batch) if label is None else batch[label].to_pylist()
+            for content, value in zip(images, labels, strict=True):
+                if row >= start:
+                    yield Item(f"{shard}#{row}", content.as_py() or b"", _label(value, class_names))
+                row += 1
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{shard!r} is not a whole parquet file; fetch it again") from error
+
+
+def _open(shard: str) -> Any:
+    try:
+        return pq.ParquetFile(shard, buffer_size=BUFFER_BYTES, pre_buffer=False)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{shard!r} is not a whole parquet file; fetch it again") from error
+
+
+def _first_group(file: Any, start: int) -> tuple[int, int]:
+    """The row group that holds the row `start`, and the number of its first row."""
+    row = 0
+    for group in range(file.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if start < row + count:
+            return group, row
+        row += count
+    return file.num_row_groups, row
+
+
+def _label(value: Any, class_names: tuple[str, ...] | None) -> str | None:
+    if value is None or value == HIDDEN:
+        return None
+    if class_names is not None and isinstance(value, int) and 0 <= value < len(class_names):
+        return class_names[value]
+    return str(value)

@@ -1,0 +1,113 @@
+"""Where images come from: a folder, a single file, or parquet, a chunk at a time, from any position on."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS
+from contune.data.parquet import find_shards
+from contune.data.walk import visible_files
+from contune.embedding.item import Item
+from contune.embedding.parquet_source import ParquetSource
+from contune.errors import UserError
+
+CHUNK = 32
+"""Images that a worker decodes in one go."""
+CHUNK_BYTES = 2**22
+"""Or fewer, where they come out of parquet and are large."""
+
+
+class Source(Protocol):
+    @property
+    def num(self) -> int: ...
+
+    def images(self, start: int) -> Iterator[Item]:
+        """From the position `start` on, always in the same order."""
+        ...
+
+    def identity(self) -> str:
+        """The same for the same images: a job that was stopped goes on only with these."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Files by path. A million of them take about 150 MB to list."""
+
+    paths: Sequence[str]
+    folder: Path | None
+
+    @property
+    def num(self) -> int:
+        return len(self.paths)
+
+    def images(self, start: int) -> Iterator[Item]:
+        skipped = self._folders_above_classes()
+        for path in self.paths[start:]:
+            yield Item(as_text(path), path, self._label(path, skipped))
+
+    def identity(self) -> str:
+        return hashlib.sha256(b"\0".join(os.fsencode(path) for path in self.paths)).hexdigest()
+
+    def _folders_above_classes(self) -> int:
+        """1 where `train`, `test` and the like are all that lies in the folder."""
+        if self.folder is None:
+            return 0
+        splits = {name for names in SPLIT_FOLDERS.values() for name in names}
+        tops = {self._inside(path)[0].lower() for path in self.paths}
+        return 1 if tops <= splits else 0
+
+    def _label(self, path: str, skipped: int) -> str | None:
+        """The folder named after a class, as in training; None for a file outside of any."""
+        folders = self._inside(path)[skipped:-1] if self.folder is not None else ()
+        return as_text(folders[0]) if folders else None
+
+    def _inside(self, path: str) -> tuple[str, ...]:
+        assert self.folder is not None
+        return Path(path).relative_to(self.folder).parts
+
+
+Images = str | Path | Source
+"""A folder with images at any depth, one image, or parquet: a file or a folder of them. Or what `open_source` made."""
+
+
+def open_source(images: Images) -> Source:
+    if not isinstance(images, str | Path):
+        return images
+    path = Path(images).expanduser()
+    try:
+        if not os.path.lexists(path):
+            raise UserError(f"there is no file or folder at {str(images)!r}; give images, a folder of them or parquet")
+        shards = find_shards(path)
+        if shards:
+            return ParquetSource.open(shards)
+        if not path.is_dir():
+            return FileSource([str(path)], None)
+        paths = visible_files(path, IMAGE_SUFFIXES)
+    except OSError as error:
+        raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
+    if not paths:
+        raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet")
+    return FileSource(paths, path)
+
+
+def chunks(source: Source, start: int) -> Iterator[list[Item]]:
+    """What workers get, small enough that many of them on the way are not much."""
+    chunk: list[Item] = []
+    num_bytes = 0
+    for item in source.images(start):
+        chunk.append(item)
+        num_bytes += len(item.content)
+        if len(chunk) == CHUNK or num_bytes >= CHUNK_BYTES:
+            yield chunk
+            chunk, num_bytes = [], 0
+    if chunk:
+        yield chunk
+
+
+def as_text(path: str) -> str:
+    """Bytes of a name that are no text are written out as \\xff, for tables hold nothing but text."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

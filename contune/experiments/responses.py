@@ -1,0 +1,57 @@
+"""The table of settings of k1 and k2: accuracy, and the mean gradient from positives and negatives over training."""
+
+from collections.abc import Sequence
+from math import isnan
+
+from contune.experiments.curve import curve
+from contune.experiments.facts import NOTHING, notes
+from contune.experiments.grid import accuracy_cell, difference_text, reported, reported_cell
+from contune.experiments.outcome import TOP1, Outcome
+from contune.experiments.plan import PAPER
+from contune.experiments.style import SUPCON
+from contune.experiments.table import Cell, Table
+
+POSITIVE, NEGATIVE, SHARE = "positive_gradient", "negative_gradient", "theorem1_share"
+GRADIENTS = {POSITIVE: "from positives", NEGATIVE: "from negatives"}
+
+
+def responses(title: str, outcomes: Sequence[Outcome]) -> Table:
+    """A line for each setting, SupCon first."""
+    supcon = next((each for each in outcomes if each.row.series == SUPCON), None)
+    quoted = [PAPER] if any(reported(each) for each in outcomes) else []
+    logged = [key for key in GRADIENTS if any(curve(each, key) for each in outcomes)]
+    with_share = ["theorem 1 holds, %"] if any(curve(each, SHARE) for each in outcomes) else []
+    columns = ("top-1 %", f"over {SUPCON}", *quoted, *(GRADIENTS[key] for key in logged), *with_share)
+    lines = []
+    for each in outcomes:
+        cells = [accuracy_cell(each, outcomes), Cell(NOTHING if each is supcon else difference_text(each, supcon))]
+        cells += [reported_cell(each)] if quoted else []
+        cells += [Cell(_mean(each, key)) for key in logged]
+        cells += [Cell(_mean(each, SHARE, scale=100, digits=3))] if with_share else []
+        lines.append((Cell(each.row.title), *cells))
+    return Table(
+        title=title,
+        columns=("loss", *columns),
+        groups=(tuple(lines),),
+        numbers=columns,
+        notes=(*notes(outcomes, (TOP1,)), *_explanations(logged, bool(with_share))),
+    )
+
+
+def _mean(outcome: Outcome, key: str, *, scale: float = 1.0, digits: int = 3) -> str:
+    found = curve(outcome, key)
+    return NOTHING if found is None or isnan(found.mean) else f"{scale * found.mean:.{digits}g}"
+
+
+def _explanations(logged: Sequence[str], with_share: bool) -> list[str]:
+    found = []
+    if logged:
+        found.append(
+            "from positives, from negatives: the mean gradient response of an anchor to its positives (equation 16) "
+            "and its negatives (lemmas 1 and 2), averaged over the batch and over all of training."
+        )
+    if with_share:
+        found.append(
+            "theorem 1 holds: the share of positive pairs on which TCL's is larger than SupCon's on the same batch."
+        )
+    return found

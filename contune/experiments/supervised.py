@@ -1,0 +1,60 @@
+"""The paper's table 1 and its form of 250 epochs: methods with labels on four data sets."""
+
+from collections.abc import Mapping
+
+from contune.experiments.experiment import Experiment
+from contune.experiments.grid import grid
+from contune.experiments.panels import panels
+from contune.experiments.plan import Row, point
+from contune.experiments.style import CROSS_ENTROPY, SUPCON, TCL
+from contune.recipes.reported import TABLE_1, TABLE_3
+
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
+METHODS = {"cross-entropy": CROSS_ENTROPY, "supcon": SUPCON, "tcl": TCL}
+SHORT = {"cross-entropy": "ce"}
+"""Where the name of a recipe has another word for it."""
+
+
+def table1() -> Experiment:
+    """Table 1: cross-entropy, SupCon and TCL on four data sets, 150 epochs; data.path=FOLDER with what you have."""
+    return Experiment(
+        title="Cross-entropy, SupCon and TCL, 150 epochs",
+        rows=_rows(TABLE_1, ""),
+        make_table=grid,
+        make_figure=panels,
+        notes=("ResNet-50, for ImageNet-100 ResNet-18; 100 epochs and 50 of the probe, cross-entropy 150.",),
+    )
+
+
+def table1_250() -> Experiment:
+    """Table 3, the appendix's: SupCon and TCL on four data sets, 250 epochs; data.path=FOLDER with what you have."""
+    return Experiment(
+        title="SupCon and TCL, 250 epochs",
+        rows=_rows(TABLE_3, "-250"),
+        make_table=grid,
+        make_figure=panels,
+        notes=("ResNet-50, for ImageNet-100 ResNet-18; 200 epochs and 50 of the probe.",),
+    )
+
+
+def digits() -> Experiment:
+    """Table 1, small: the three losses on handwritten digits and on a fifth of them; a CPU, two minutes."""
+    few = ("data.val_fraction=0.8", "optim.epochs=40")
+    return Experiment(
+        title="Cross-entropy, SupCon and TCL on handwritten digits",
+        rows=tuple(
+            point(title, place, f"digits-{name}" if name else "digits", *settings)
+            for place, settings in (("898 digits", ()), ("a fifth of them", few))
+            for name, title in (("ce", CROSS_ENTROPY), ("supcon", SUPCON), ("", TCL))
+        ),
+        make_table=grid,
+        make_figure=panels,
+    )
+
+
+def _rows(table: Mapping[str, Mapping[str, float]], suffix: str) -> tuple[Row, ...]:
+    return tuple(
+        point(METHODS[name], DATA[data], f"{data}-{SHORT.get(name, name)}{suffix}", paper=top1)
+        for data, numbers in table.items()
+        for name, top1 in numbers.items()
+    )

@@ -1,0 +1,109 @@
+"""`contune report`: pages made again, or of several runs together, from what their folders hold."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from contune.analysis.measured import Measured
+from contune.data.broken import Broken
+from contune.errors import UserError
+from contune.eval.features import extract_features
+from contune.files import whole_file, write_whole
+from contune.models import load_encoder
+from contune.models.classifier import load_classifier
+from contune.progress import progress
+from contune.run import RunFolder
+from contune.train.log import read_metrics
+from contune.train.setup import open_setup
+
+
+def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
+    """One finished run: its report.html again; several, or one that has not ended: a comparison. Where it is."""
+    several = list({folder.path.resolve(): folder for folder in folders}.values())
+    for folder in several:
+        folder.config()  # says so where it is no run
+    if len(several) == 1 and several[0].result() is not None:
+        return _rewrite(several[0], out)
+    default = several[0].report_file if len(several) == 1 else Path("comparison.html")
+    return _compare(several, out or default)
+
+
+def _rewrite(folder: RunFolder, out: Path | None) -> Path:
+    from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
+
+    result = folder.result()
+    assert result is not None
+    measured, skipped = _measure(folder)
+    path = out or folder.report_file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part:
+        write_report(
+            part,
+            result=result,
+            config=folder.config().to_dict(),
+            metrics=read_metrics(folder.path),
+            class_names=() if measured is None else measured.class_names,
+            images=None if measured is None else measured.images,
+            channels=1 if measured is None else measured.channels,
+            skipped=skipped,
+            features_MD=None if measured is None else measured.features,
+            predicted_M=None if measured is None else measured.predicted,
+        )
+    return path
+
+
+def _compare(folders: Sequence[RunFolder], path: Path) -> Path:
+    from contune.analysis.comparison.page import comparison_page, mapped_runs
+    from contune.analysis.comparison.runs import Run
+
+    runs = {
+        Run(str(folder.path), folder.config().to_dict(), folder.result(), read_metrics(folder.path)): folder
+        for folder in folders
+    }
+    maps: dict[str, Measured | str] = {}
+    wanted = mapped_runs(list(runs))
+    with progress("maps", len(wanted), unit="runs") as advance:
+        for number, run in enumerate(wanted):
+            maps[run.name] = _mapped(runs[run])
+            advance(number + 1, "")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, comparison_page(list(runs), maps))
+    return path
+
+
+def _mapped(folder: RunFolder) -> Measured | str:
+    try:
+        measured, _ = _measure(folder)
+    except UserError as error:
+        return f"No map: {error}"
+    return measured or "No map: its data has no split that was measured."
+
+
+def _measure(folder: RunFolder) -> tuple[Measured | None, Sequence[Broken]]:
+    """The features of the measured split by the encoder of a run, and what its own classifier makes of them."""
+    config = folder.config()
+    encoder = load_encoder(folder.path)
+    setup = open_setup(config, encoder.spec)
+    images = setup.eval_set()
+    if images is None:
+        return None, setup.dataset.skipped
+    loader = setup.loader(images, "images")
+    with progress("features", len(loader), unit="images") as advance:
+        backbone = encoder.to(setup.device).backbone
+        features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
+    measured = Measured(
+        images=images,
+        channels=setup.spec.channels,
+        class_names=setup.dataset.class_names,
+        features=features_MD,
+        predicted=_predicted(folder.path, features_MD),
+    )
+    return measured, setup.dataset.skipped
+
+
+def _predicted(folder: Path, features_MD: torch.Tensor) -> torch.Tensor | None:
+    try:
+        return load_classifier(folder).probabilities(features_MD).argmax(dim=1)
+    except UserError:  # measured without a linear probe, or without labels
+        return None

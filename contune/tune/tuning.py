@@ -1,0 +1,147 @@
+"""`contune tune`, from a config to a choice: the way that was asked for, in a folder that goes on where it was."""
+
+import json
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from contune.config import Config
+from contune.errors import UserError, unknown
+from contune.files import write_whole
+from contune.methods.tcl import TCL
+from contune.tune.advise import Advice, advise
+from contune.tune.moments import KeepingRun, read_moments
+from contune.tune.paper import as_in_the_paper
+from contune.tune.search import Ranges, search
+from contune.tune.short_run import short_config
+from contune.tune.trial import SUPCON_VALUES, Trial, best, without_twins
+from contune.tune.workshop import Workshop, default_parallel
+
+WAYS = ("search", "paper", "advise")
+FEWEST_EPOCHS, SHARE_OF_EPOCHS = 10, 5
+NUM_TRIALS = 16
+SETTINGS = "settings.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What tuning came to."""
+
+    trials: list[Trial]
+    choice: Trial
+    own: Trial | None
+    """The recipe's own values; None where their run failed."""
+    paper: Trial | None
+    advice: Advice | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    epochs: int | None = None
+    """Of a short run; a fifth of the recipe's if None, 10 at least."""
+    num_trials: int = NUM_TRIALS
+    parallel: int | None = None
+    minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = {"epochs": self.epochs, "trials": self.num_trials, "parallel": self.parallel, "minutes": self.minutes}
+        for name, value in limits.items():
+            if value is not None and not value > 0:
+                raise UserError(f"--{name} {value:g} is nothing to tune with; give a number above 0")
+
+
+def default_way() -> str:
+    return "search" if find_spec("optuna") is not None else "paper"
+
+
+def tune(
+    config: Config,
+    folder: Path,
+    *,
+    how: str,
+    budget: Budget,
+    ranges: Ranges | None = None,
+    storage: str | None = None,
+) -> Outcome:
+    """Trials by the way `how`. The recipe's own values and the paper's are tried too: the choice is not below them."""
+    if how not in WAYS:
+        raise unknown("way to tune", how, WAYS)
+    short = _checked(config, budget)
+    _open(folder, short)
+    workshop = Workshop(
+        config=short,
+        folder=folder,
+        parallel=budget.parallel or default_parallel(config.run.device),
+        until=time.monotonic() + 60 * budget.minutes if budget.minutes is not None else float("inf"),
+    )
+    settings: Any = short.method.settings
+    advice = None
+    if how == "paper":
+        trials = as_in_the_paper(workshop, supervised=settings.supervised)
+    elif how == "advise":
+        trials, advice = _advised(workshop, settings.temperature)
+    else:
+        name = f"{short.data.name}-{short.fingerprint()}"
+        trials = search(
+            workshop,
+            name=name,
+            storage=storage,
+            ranges=ranges or Ranges(),
+            num_trials=budget.num_trials,
+            seed=short.run.seed,
+        )
+    return _outcome(workshop, trials, advice)
+
+
+def default_epochs(epochs: int) -> int:
+    return min(epochs, max(FEWEST_EPOCHS, epochs // SHARE_OF_EPOCHS))
+
+
+def _checked(config: Config, budget: Budget) -> Config:
+    if not isinstance(config.method.settings, TCL.Settings):
+        raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
+    epochs = budget.epochs or default_epochs(config.optim.epochs)
+    if epochs == 0:
+        raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; give --epochs 10")
+    return short_config(config, epochs)
+
+
+def _open(folder: Path, short: Config) -> None:
+    """A folder for these short runs: a new or empty one, or one that holds the same."""
+    file = folder / SETTINGS
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder with --out")
+    if file.exists():
+        different = Config.load(file).differences(short)
+        if different:
+            raise UserError(
+                f"{folder} holds trials with another {', '.join(different)}; give another folder with --out"
+            )
+    elif folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no trials; give another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(file, json.dumps(short.to_dict(), indent=2) + "\n")
+
+
+def _advised(workshop: Workshop, temperature: float) -> tuple[list[Trial], Advice]:
+    workshop.config.run.gradients = True
+    reference = workshop.run([SUPCON_VALUES], {SUPCON_VALUES: KeepingRun()})
+    advice = advise(read_moments(workshop.run_folder(SUPCON_VALUES)), temperature)
+    compared = [v for v in without_twins([advice.values, workshop.own, workshop.paper]) if v != SUPCON_VALUES]
+    return reference + workshop.run(compared), advice
+
+
+def _outcome(workshop: Workshop, trials: list[Trial], advice: Advice | None) -> Outcome:
+    choice = best(trials)
+    if choice is None:
+        errors = [trial.error for trial in trials if trial.error]
+        raise UserError(errors[0] if errors else "no trial came to its end in this time; give more --minutes")
+    by_values = {trial.values: trial for trial in trials}
+    if advice is not None and advice.values in by_values:
+        trials = [
+            replace(t, why=f"advised{', ' if t.why else ''}{t.why}") if t.values == advice.values else t for t in trials
+        ]
+        choice = best(trials) or choice
+    return Outcome(trials, choice, by_values.get(workshop.own), by_values.get(workshop.paper), advice)

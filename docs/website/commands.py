@@ -1,0 +1,68 @@
+"""The command-line reference, from the objects that `--help` is printed from."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from contune.cli import app
+
+INTRODUCTION = """# Commands
+
+Made from the program itself while this site was built; `contune COMMAND --help` says the same. A bad value, an unknown
+name or a missing file ends a command with one sentence and exit code 2; `--debug` shows the traceback.
+"""
+
+
+def commands_page() -> str:
+    return "\n".join([INTRODUCTION, *(_section(name, command) for name, command in commands())])
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command with its full name, such as `bench loss`, in the order of `--help`."""
+
+    def walk(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from walk(command, f"{prefix}{name} ")
+            else:
+                yield f"{prefix}{name}", command
+
+    return walk(typer.main.get_command(app), "")
+
+
+def _section(name: str, command: Any) -> str:
+    text, examples = _help_and_examples(command.help)
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    words = [f"contune {name}", *(_argument_name(p) for p in arguments), *(["[OPTIONS]"] if options else [])]
+    rows = [
+        *((f"`{_argument_name(p)}`", p.help, "") for p in arguments),
+        *((f"`{_option_name(p)}`", p.help, _default(p)) for p in options),
+    ]
+    table = ["| | | default |", "| --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
+    shown = ["```", *examples, "```", ""] if examples else []
+    return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, *table, ""])
+
+
+def _help_and_examples(help_text: str) -> tuple[str, list[str]]:
+    """The paragraphs before `Examples:`, and the examples one by one."""
+    text, _, examples = help_text.partition("Examples:")
+    return text.strip(), re.findall(r"`([^`]+)`", examples)
+
+
+def _argument_name(parameter: Any) -> str:
+    name = parameter.metavar or parameter.name.upper()
+    return name if parameter.required or name.startswith("[") else f"[{name}]"
+
+
+def _option_name(parameter: Any) -> str:
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return names if parameter.is_flag else f"{names} {parameter.name.upper()}"
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    return "" if parameter.default in (None, "", False) else f"`{parameter.default}`"

@@ -1,0 +1,128 @@
+"""`contune check`: what it counts, what it calls wrong, and what only worth a look."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import contune, read_json
+from image_files import as_image, png, random_pixels, write_png
+from PIL import Image
+
+from contune.data import pool
+from contune.data.preflight import Preflight, preflight
+from contune.data.preflight_findings import as_json, findings, table_row
+
+
+def marks(found: Preflight) -> str:
+    return "\n".join(f"{finding.mark} {finding.text}" for finding in findings(found))
+
+
+def write_splits(folder: Path) -> None:
+    """Two classes, four training and two test images each, all different."""
+    for part, num in (("train", 4), ("test", 2)):
+        for label in range(2):
+            for number in range(num):
+                seed = 100 * num + 10 * label + number
+                write_png(folder / part / f"class{label}" / f"{number}.png", random_pixels(seed, 12, 16))
+
+
+def test_a_healthy_set(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    outcome = contune("check", tmp_path)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[1].split() == ["train", "8", "0", "2", "4", "16", "×", "12", "PNG", "8"]
+    assert "✓ all 12 images decode" in outcome.out
+    assert "✓ no picture is there twice" in outcome.out
+    assert "!" not in outcome.out
+
+
+def test_copies_across_splits_are_wrong_also_when_saved_anew(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train = tmp_path / "train" / "class0"
+    (tmp_path / "test" / "class0" / "same.png").write_bytes((train / "1.png").read_bytes())
+    Image.open(train / "2.png").save(tmp_path / "test" / "class0" / "again.bmp")
+    found = preflight(str(tmp_path))
+    assert sorted((len(copies.names), copies.same_bytes) for copies in found.copies) == [(2, False), (2, True)]
+    assert "✗ 2 held-out images are in another split too, such as " in marks(found)
+    assert "classes" not in marks(found)
+
+
+def test_copies_inside_a_split_and_under_two_labels(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train = tmp_path / "train"
+    for name in ("class0/copy.png", "class1/copy.png"):
+        (train / name).write_bytes((train / "class0" / "1.png").read_bytes())
+    text = marks(preflight(str(tmp_path)))
+    assert "✗ 1 pictures are in several classes, such as " in text
+    assert "! 2 images are copies of another in their split" in text
+    assert "held-out" not in text
+
+
+def test_odd_ones_are_counted(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train = tmp_path / "train" / "class0"
+    Image.new("RGB", (16, 16), "white").save(train / "blank.png")
+    as_image(random_pixels(0, 4, 400)).save(train / "strip.png")
+    write_png(train / "gray.png", random_pixels(1, 16, 16, channels=1))
+    (train / "notes.txt").write_text("which is which")
+    (train / "phone.heic").write_bytes(b"\0")
+    os.symlink(tmp_path / "train", train / "back")
+    found = preflight(str(tmp_path))
+    text = marks(found)
+    assert "! 1 images have a single colour throughout, such as " in text
+    assert "! 1 images are less than 8 pixels high or wide" in text
+    assert "! 1 images are over 10 times as long as wide" in text
+    assert "! 1 of 15 images are gray and the others coloured" in text
+    assert "! 2 files are no images by their names and are left alone (1 .txt, 1 .heic)" in text
+    assert "! 1 links lead back to a folder above them" in text
+    assert "✗" not in text
+    assert table_row(found.splits[0])[5] == "16–400 × 4–16"
+
+
+def test_classes_out_of_balance_and_without_a_whole_image(tmp_path: Path) -> None:
+    for number in range(12):
+        write_png(tmp_path / "many" / f"{number}.png", random_pixels(number))
+    write_png(tmp_path / "one" / "1.png", random_pixels(50))
+    assert "! classes have from 1 to 12 train images" in marks(preflight(str(tmp_path)))
+    (tmp_path / "one" / "1.png").write_bytes(b"")
+    assert "✗ class 'one' has no train image that decodes" in marks(preflight(str(tmp_path)))
+
+
+def test_parquet_and_sets_by_name(tmp_path: Path) -> None:
+    images = [png(random_pixels(seed)) for seed in range(5)] + [b"no image"]
+    pq.write_table(pa.table({"image": images, "label": [0, 0, 1, 1, 1, 0]}), tmp_path / "set.parquet")
+    found = preflight(str(tmp_path / "set.parquet"))
+    assert found.splits[0].classes == {"0": 2, "1": 3}
+    assert [broken.name for broken in found.splits[0].broken] == [f"{tmp_path}/set.parquet#5"]
+    digits = preflight("digits")
+    assert (digits.splits[0].num, digits.splits[0].num_gray, digits.splits[0].broken) == (898, 898, [])
+
+
+def test_processes_find_what_threads_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(150):
+        write_png(tmp_path / f"{number:03}.png", random_pixels(number % 140))
+    (tmp_path / "077.png").write_text("text")
+    by_threads = as_json(preflight(str(tmp_path), workers=2))
+    monkeypatch.setattr(pool, "MANY", 10)
+    assert as_json(preflight(str(tmp_path), workers=2)) == by_threads
+
+
+def test_the_json_has_everything_and_strange_names(tmp_path: Path) -> None:
+    for name in (b"a\xff\n[b].png", b"fine.png"):
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+            file.write(b"text" if b"\xff" in name else png(random_pixels(0)))
+    outcome = contune("check", tmp_path, "--out", tmp_path / "check.json")
+    assert outcome.code == 1
+    assert r"a\udcff\n[b].png" in outcome.out
+    report = read_json(tmp_path / "check.json")
+    assert os.fsencode(report["splits"][0]["broken"][0]["name"]).endswith(b"a\xff\n[b].png")
+    assert report["splits"][0]["kinds"] == {"PNG": 1}
+    assert [finding["mark"] for finding in report["findings"]] == ["✗", "✓"]
+
+
+def test_a_folder_that_no_run_could_open_is_a_sentence(tmp_path: Path) -> None:
+    outcome = contune("check", tmp_path)
+    assert outcome.code == 2
+    assert "holds no image; put files there" in outcome.err

@@ -1,0 +1,62 @@
+"""A run folder whose encoder was never trained, and images for it: enough for all that comes after training."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from contune.models import EncoderSpec, ImageEncoder, load_encoder, save_encoder
+from contune.models.classifier import CLASSIFIER_FILE, Classifier, save_classifier
+
+CLASSES = ("cat", "dog", "eel")
+
+
+def write_run(folder: Path, *, seed: int = 0, classifier: bool = True) -> Path:
+    spec = EncoderSpec(
+        encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    )
+    torch.manual_seed(seed)
+    backbone = spec.build()
+    folder.mkdir(parents=True)
+    save_encoder(folder / "encoder.safetensors", backbone, spec)
+    if classifier:
+        linear = torch.nn.Linear(int(backbone.num_features), len(CLASSES))  # type: ignore[arg-type]  # timm models carry an int
+        made = Classifier(weight_KD=linear.weight, bias_K=linear.bias, class_names=CLASSES, measure="linear-fast")
+        save_classifier(folder / CLASSIFIER_FILE, made)
+    return folder
+
+
+def pixels(number: int) -> np.ndarray:
+    """uint8 (8, 8, 3), the size that the encoder takes."""
+    return np.random.default_rng(number).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+
+
+def png(number: int) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels(number)).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write_images(folder: Path, num: int = 30) -> Path:
+    """`folder/cat/000.png`, `folder/dog/001.png`, …"""
+    for number in range(num):
+        path = folder / CLASSES[number % 3] / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels(number)).save(path)
+    return folder
+
+
+def in_order(num: int = 30) -> list[int]:
+    """The numbers of the images of `write_images` in the order of their paths."""
+    return sorted(range(num), key=lambda number: (number % 3, number))
+
+
+def expected(run: Path, numbers: list[int]) -> np.ndarray:
+    """The embeddings of these images, by the encoder alone."""
+    encoder: ImageEncoder = load_encoder(run)
+    x_NCHW = np.stack([pixels(number).transpose(2, 0, 1) for number in numbers])
+    with torch.no_grad():
+        features: np.ndarray = encoder(torch.from_numpy(x_NCHW)).numpy()
+    return features

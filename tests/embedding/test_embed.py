@@ -1,0 +1,240 @@
+"""`contune embed`: the right numbers beside the right names, from any source, in one go or in several."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import contune
+from small_run import CLASSES, expected, in_order, png, write_images, write_run
+
+import contune as library
+from contune.data import pool
+from contune.embedding import table
+from contune.embedding.parts import Parts
+from contune.embedding.source import open_source
+from contune.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images") / "photos")
+
+
+def write_shards(folder: Path, counts: tuple[int, ...] = (7, 0, 13), group: int = 5) -> Path:
+    """Images 0, 1, 2, … with the labels 0, 1, 2, 0, … and names for them."""
+    folder.mkdir()
+    features = {"label": {"_type": "ClassLabel", "names": list(CLASSES)}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    start = 0
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    for number, count in enumerate(counts):
+        seeds = range(start, start + count)
+        images = pa.array([{"bytes": png(seed), "path": None} for seed in seeds], type=kind)
+        labels = pa.array([seed % 3 for seed in seeds], type=pa.int64())
+        rows = pa.table({"image": images, "label": labels}).replace_schema_metadata(metadata)
+        pq.write_table(rows, folder / f"{number}.parquet", row_group_size=group)
+        start += count
+    return folder
+
+
+def embeddings_in(path: Path) -> tuple[list[str], list[str | None], np.ndarray]:
+    rows = pq.read_table(path)
+    values = np.array(rows["embedding"].to_pylist(), dtype=np.float32)
+    return rows["path"].to_pylist(), rows["label"].to_pylist(), values
+
+
+def test_a_folder_becomes_a_table(run: Path, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    outcome = contune("embed", run, photos, "--out", out, "--batch", "7")
+    assert outcome.code == 0, outcome.err
+    assert f"{out}: 30 images × 256 numbers, float32" in outcome.out
+    assert "images/s" in outcome.out
+    paths, labels, values = embeddings_in(out)
+    assert paths == [f"{photos}/{CLASSES[number % 3]}/{number:03}.png" for number in in_order()]
+    assert labels == [CLASSES[number % 3] for number in in_order()]
+    np.testing.assert_allclose(values, expected(run, in_order()), rtol=1e-4, atol=1e-5)
+    assert pq.read_schema(out).field("embedding").type == pa.list_(pa.float32(), 256)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_half_the_bytes(run: Path, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    assert contune("embed", run, photos, "--out", out, "--dtype", "float16").code == 0
+    assert pq.read_schema(out).field("embedding").type == pa.list_(pa.float16(), 256)
+    np.testing.assert_allclose(embeddings_in(out)[2], expected(run, in_order()), rtol=2e-3, atol=1e-3)
+
+
+def test_parquet_from_any_row_on(run: Path, tmp_path: Path) -> None:
+    source = open_source(write_shards(tmp_path / "shards"))
+    assert source.num == 20
+    everything = list(source.images(0))
+    assert [item.content for item in everything] == [png(number) for number in range(20)]
+    assert [item.label for item in everything] == [CLASSES[number % 3] for number in range(20)]
+    assert everything[8].name == f"{tmp_path}/shards/2.parquet#1"
+    for start in range(21):
+        assert list(source.images(start)) == everything[start:]
+
+
+def test_the_library_gives_batches(run: Path, tmp_path: Path) -> None:
+    shards = write_shards(tmp_path / "shards")
+    parts = list(library.embed(run, shards, batch=8))
+    assert [len(part.paths) for part in parts] == [20]  # chunks of 32 are not cut
+    np.testing.assert_allclose(parts[0].embeddings, expected(run, list(range(20))), rtol=1e-4, atol=1e-5)
+    one = list(library.embed(library.load_encoder(run), shards / "2.parquet", start=12))
+    assert [part.paths for part in one] == [[f"{shards}/2.parquet#12"]]
+
+
+@pytest.mark.slow
+def test_processes_give_the_same(run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_threads = list(library.embed(run, photos))
+    monkeypatch.setattr(pool, "MANY", 10)
+    by_processes = list(library.embed(run, photos, workers=2))
+    assert [part.paths for part in by_processes] == [part.paths for part in by_threads]
+    assert np.array_equal(by_processes[0].embeddings, by_threads[0].embeddings)
+
+
+def test_stopped_and_gone_on_with(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos = write_images(tmp_path / "photos", 200)
+    (photos / "cat" / "003.png").write_text("text")
+    monkeypatch.setattr(table, "IMAGES_PER_PART", 64)
+    starts: list[int] = []
+
+    def until_the_second(*arguments: Any, **options: Any) -> Iterator[Any]:
+        starts.append(options["start"])
+        for number, part in enumerate(library.embed(*arguments, **options)):
+            if len(starts) == 1 and number == 3:
+                raise KeyboardInterrupt
+            yield part
+
+    monkeypatch.setattr(table, "embed", until_the_second)
+    once, twice = tmp_path / "once.parquet", tmp_path / "twice.parquet"
+    outcome = contune("embed", run, photos, "--out", twice, "--batch", "32")
+    assert outcome.code == 130
+    assert f"the same command goes on with what is in {twice}.parts" in outcome.out
+    assert not twice.exists()
+    written = table.write_embeddings(run, photos, twice, batch=32)
+    assert starts == [0, 64]  # a whole part was there; the third batch was not on the disk yet
+    assert (written.num, written.num_before) == (199, 64)
+    assert [broken.name for broken in written.broken] == [str(photos / "cat" / "003.png")]
+    table.write_embeddings(run, photos, once, batch=32)
+    assert pq.read_table(once).equals(pq.read_table(twice))
+    assert pq.read_metadata(once).num_row_groups == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["once.parquet", "photos", "twice.parquet"]
+
+
+def test_parts_of_another_job_are_not_gone_on_with(run: Path, photos: Path, tmp_path: Path) -> None:
+    other = {"encoder": "other", "images": "other", "type of numbers": "float32"}
+    Parts(tmp_path / "x.parquet", other).add(pa.table({"path": ["a"]}), [], 1)
+    outcome = contune("embed", run, photos, "--out", tmp_path / "x.parquet")
+    assert outcome.code == 2
+    assert "holds the beginning of another job, with another encoder and images; remove that folder" in outcome.err
+
+
+def test_broken_images_are_left_out_and_listed_or_stop_it(run: Path, tmp_path: Path) -> None:
+    photos = write_images(tmp_path / "photos", 6)
+    (photos / "dog" / "001.png").write_text("text")
+    out = tmp_path / "x.parquet"
+    stopped = contune("embed", run, photos, "--out", out, "--broken", "stop")
+    assert stopped.code == 2
+    assert "dog/001.png' is not an image in a known format; remove it or save it again" in stopped.err
+    assert not out.exists()
+    outcome = contune("embed", run, photos, "--out", out)
+    assert outcome.code == 0
+    assert "1 that cannot be decoded, such as " in outcome.out
+    assert json.loads((tmp_path / "x.skipped.json").read_text()) == [
+        {"name": str(photos / "dog" / "001.png"), "reason": "is not an image in a known format"}
+    ]
+    numbers = [number for number in in_order(6) if number != 1]
+    np.testing.assert_allclose(embeddings_in(out)[2], expected(run, numbers), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_but_broken_images_is_an_empty_table(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"")
+    assert contune("embed", run, tmp_path / "photo.jpg", "--out", tmp_path / "x.parquet").code == 0
+    assert pq.read_metadata(tmp_path / "x.parquet").num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "labels"),
+    [
+        (("a.png", "b.png"), [None, None]),
+        (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
+        (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
+        (("x/deep/a.png", "b.png"), [None, "x"]),
+    ],
+)
+def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[str | None]) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(png(0))
+    assert [item.label for item in open_source(tmp_path).images(0)] == labels
+
+
+def test_names_that_are_no_text(run: Path, tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/a\xff.png", "wb") as file:
+        file.write(png(3))
+    (part,) = library.embed(run, tmp_path)
+    assert part.paths == [f"{tmp_path}/a\\xff.png"]
+    np.testing.assert_allclose(part.embeddings, expected(run, [3]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), "there is no file or folder at 'nowhere'"),
+        ((".",), "holds no image"),
+        (("photo.png", "--dtype", "int8"), "unknown type of numbers 'int8'; choose from float16, float32"),
+        (("photo.png", "--broken", "ignore"), "unknown way with broken images 'ignore'"),
+        (("photo.png", "--batch", "0"), "a batch of 0 images is empty"),
+        (("photo.png", "--device", "gpu"), "device gpu is not to be had here"),
+        (("photo.png", "--out", "there.parquet"), "there.parquet is there already; remove it"),
+        (("half.parquet",), "'half.parquet' is not a whole parquet file; fetch it again"),
+    ],
+)
+def test_what_a_person_gets_wrong(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if arguments != (".",):
+        (tmp_path / "photo.png").write_bytes(png(0))
+        (tmp_path / "there.parquet").write_bytes(b"")
+        (tmp_path / "half.parquet").write_bytes(b"PAR1")
+    outcome = contune("embed", run, *arguments)
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert words in outcome.err
+    assert not (tmp_path / "embeddings.parquet.parts").exists()
+
+
+def test_only_a_few_chunks_are_taken_ahead() -> None:
+    taken = 0
+
+    def tasks() -> Iterator[int]:
+        nonlocal taken
+        for number in range(100):
+            taken += 1
+            yield number
+
+    with pool.decoding_pool(100, workers=2) as decoders:
+        results = decoders.map(abs, tasks())
+        assert next(results) == 0
+        assert taken <= 2 * pool.CHUNKS_AHEAD + 1
+        assert list(results) == list(range(1, 100))
+
+
+def test_features_that_are_not_finite_are_a_sentence(photos: Path, tmp_path: Path) -> None:
+    encoder = library.load_encoder(write_run(tmp_path / "run"))
+    next(encoder.parameters()).data.fill_(float("nan"))
+    with pytest.raises(UserError, match=r"features of '.*000\.png' are not finite"):
+        list(library.embed(encoder, photos))

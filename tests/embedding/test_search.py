@@ -1,0 +1,121 @@
+"""`contune search`: the nearest by cosine, from images or from a table, on a page that is safe to open."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import contune
+from small_run import expected, in_order, png, write_images, write_run
+
+import contune as library
+from contune.embedding.search_page import write_search_page
+from contune.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images") / "photos")
+
+
+@pytest.fixture(scope="module")
+def table(run: Path, photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("tables") / "photos.parquet"
+    assert contune("embed", run, photos, "--out", out).code == 0
+    return out
+
+
+def test_the_nearest_come_first_and_the_query_is_left_out(run: Path, photos: Path) -> None:
+    query = photos / "dog" / "004.png"
+    (found,) = library.search(run, photos, query, k=5)
+    z_ND = expected(run, in_order())
+    z_ND /= np.linalg.norm(z_ND, axis=1, keepdims=True)
+    cosine_N = z_ND @ z_ND[in_order().index(4)]
+    order = [index for index in np.argsort(-cosine_N) if in_order()[index] != 4][:5]
+    assert [int(Path(hit.path).stem) for hit in found.hits] == [in_order()[index] for index in order]
+    assert [hit.similarity for hit in found.hits] == pytest.approx(cosine_N[order].tolist(), abs=1e-5)
+    assert all(hit.label == Path(hit.path).parent.name for hit in found.hits)
+
+
+def test_a_table_gives_what_the_images_give(run: Path, photos: Path, table: Path) -> None:
+    query = photos / "eel"
+    by_table, by_images = (library.search(run, place, query, k=4) for place in (table, photos))
+    assert len(by_table) == 10
+    for mine, other in zip(by_table, by_images, strict=True):
+        assert [hit.path for hit in mine.hits] == [hit.path for hit in other.hits]
+        assert [hit.similarity for hit in mine.hits] == pytest.approx([hit.similarity for hit in other.hits], abs=1e-6)
+
+
+def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.png").write_bytes(png(7))
+    (found,) = library.search(run, table, tmp_path / "copy.png", k=99)
+    assert Path(found.hits[0].path).name == "007.png"
+    assert found.hits[0].similarity == pytest.approx(1, abs=1e-5)
+    assert len(found.hits) == 30
+
+
+def test_a_table_made_elsewhere_finds_its_pictures(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    assert contune("embed", run, "photos", "--out", tmp_path / "x.parquet").code == 0
+    monkeypatch.chdir(tmp_path)
+    (found,) = library.search(run, "x.parquet", photos / "cat" / "000.png", k=3)
+    assert all(Path(hit.path).exists() for hit in found.hits)
+    assert not any(os.path.samefile(hit.path, found.query) for hit in found.hits)
+
+
+def test_embeddings_of_another_encoder_are_refused(table: Path, photos: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", seed=1)
+    with pytest.raises(UserError, match=r"are of another encoder than that of .*; make them anew with `contune embed"):
+        library.search(other, table, photos / "cat" / "000.png")
+
+
+def test_printed_and_drawn(run: Path, table: Path, photos: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    outcome = contune("search", run, table, photos / "cat" / "003.png", "-k", "4", "--out", page)
+    assert outcome.code == 0, outcome.err
+    assert len(outcome.out.splitlines()) == 1 + 1 + 4 + 2
+    text = page.read_text()
+    assert text.count("<img") == 5
+    assert "The most similar of 30 images" in text
+
+
+def test_rows_of_parquet_have_their_pictures(run: Path, tmp_path: Path) -> None:
+    rows = pa.table({"image": [png(number) for number in range(9)]})
+    pq.write_table(rows, tmp_path / "set.parquet", row_group_size=2)
+    (tmp_path / "query.png").write_bytes(png(5))
+    found = library.search(run, tmp_path / "set.parquet", tmp_path / "query.png", k=2)
+    assert found[0].hits[0].path == f"{tmp_path}/set.parquet#5"
+    write_search_page(tmp_path / "page.html", found, run=str(run), images="set", num=9)
+    pictures = [
+        part.partition('"')[0] for part in (tmp_path / "page.html").read_text().split('<img class="tiny" src="')
+    ]
+    assert len(pictures) == 4
+    assert pictures[1] == pictures[2] != pictures[3]
+
+
+def test_names_on_the_page_are_text_and_lost_pictures_are_said(run: Path, tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "<script>alert(1)</script>", 4)
+    found = library.search(run, folder, folder / "cat" / "000.png", k=3)
+    (folder / "cat" / "003.png").unlink()
+    write_search_page(tmp_path / "page.html", found, run="<i>", images="&", num=4)
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text
+    assert "<i>" not in text
+    assert text.count("no picture there") == 1
+
+
+@pytest.mark.parametrize(("k", "words"), [("0", "k=0 asks for no image"), ("3", "is not an image in a known format")])
+def test_what_a_person_gets_wrong(run: Path, table: Path, tmp_path: Path, k: str, words: str) -> None:
+    (tmp_path / "text.png").write_text("text")
+    outcome = contune("search", run, table, tmp_path / "text.png", "-k", k)
+    assert outcome.code == 2
+    assert words in outcome.err

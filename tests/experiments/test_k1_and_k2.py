@@ -1,0 +1,88 @@
+"""k1 and k2: gradients over training, from the curves that result.json keeps."""
+
+from math import isnan
+from typing import Any
+
+import pytest
+from made_up import made_up_result
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from contune.experiments import find_experiment
+from contune.experiments.curve import curve
+from contune.experiments.outcome import Outcome
+from contune.experiments.response_curves import NO_CURVES, k1_figure, k2_figure
+from contune.experiments.responses import responses
+
+POSITIVE = [0.1, 0.3]
+
+
+def outcomes(name: str, **changes: Any) -> list[Outcome]:
+    curves = {"epoch": [1.0, 2.0], "positive_gradient": POSITIVE, "negative_gradient": [0.02, 0.01]}
+    tuned = curves | {"supcon_negative_gradient": [0.03, 0.02], "theorem1_share": [0.8, 0.9]}
+    return [
+        Outcome(row, (made_up_result(row, linear=70.0 + number, **{"curves": tuned if number else curves} | changes),))
+        for number, row in enumerate(find_experiment(name).rows)
+    ]
+
+
+def words(figure: Figure) -> set[str]:
+    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
+
+
+def test_a_curve_is_the_mean_over_seeds_and_may_have_gaps() -> None:
+    (first, *_) = outcomes("fig-k1-digits")
+    other = first.results[0] | {"curves": {"epoch": [1.0, 2.0], "positive_gradient": [0.3, None]}}
+    cut_short = first.results[0] | {"curves": {"epoch": [1.0], "positive_gradient": [9.0]}}
+    found = curve(Outcome(first.row, (*first.results, other, cut_short)), "positive_gradient")
+    assert found is not None
+    assert found.values[0] == pytest.approx(0.2)
+    assert isnan(found.values[1])
+    assert found.mean == pytest.approx(0.2)
+    assert curve(first, "theorem1_share") is None
+
+
+def test_the_table_has_accuracies_and_gradients() -> None:
+    table = responses("", outcomes("fig-k2"))
+    assert table.columns == (
+        "loss", "top-1 %", "over SupCon", "paper", "from positives", "from negatives", "theorem 1 holds, %",
+    )  # fmt: skip
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["SupCon", "70.00", "–", "79.1", "0.2", "0.015", "–"],
+        ["TCL, k1 = 50,000, k2 = 1", "71.00", "+1.00", "71.8", "0.2", "0.015", "85"],
+        ["TCL, k1 = 50,000, k2 = 3", "72.00", "+2.00", "76.2", "0.2", "0.015", "85"],
+    ]
+    assert any(note.startswith("theorem 1 holds: the share") for note in table.notes)
+
+
+def test_k1_has_a_curve_and_a_point_for_each_value() -> None:
+    figure = k1_figure("A title", outcomes("fig-k1"))
+    assert {"A title", "TCL, k1 = 10", "50,000", "SupCon", "mean gradient from positives", "the paper"} <= words(figure)
+    left, right = figure.axes
+    assert [list(line.get_ydata()) for line in left.lines] == [POSITIVE] * 7  # type: ignore[arg-type]
+    hollow = [line.get_ydata()[0] for line in right.lines if line.get_markerfacecolor() == "none"]  # type: ignore[index]
+    assert hollow == [79.8, 71.8]
+
+
+def test_k2_has_a_panel_for_each_value_on_the_same_scale() -> None:
+    figure = k2_figure("A title", outcomes("fig-k2"))
+    left, right = figure.axes
+    assert {"TCL, k1 = 50,000, k2 = 1", "TCL, k1 = 50,000, k2 = 3"} <= words(figure)
+    assert [len(axes.lines) for axes in (left, right)] == [3, 3], (
+        "TCL, SupCon, and SupCon's formula on the same batches"
+    )
+    assert left.get_ylim() == right.get_ylim()
+
+
+def test_results_without_curves_say_so() -> None:
+    bare = outcomes("fig-k1-digits", curves={})
+    table = responses("", bare)
+    assert table.columns == ("loss", "top-1 %", "over SupCon")
+    assert NO_CURVES in words(k1_figure("", bare))
+    assert NO_CURVES in words(k2_figure("", outcomes("fig-k2-digits", curves={})))
+
+
+def test_nothing_at_all_is_drawn_too() -> None:
+    waiting = [Outcome(row, num_missing=1) for row in find_experiment("fig-k1").rows]
+    assert responses("", waiting).rows[0][1].text == "not run yet"
+    k1_figure("", waiting)
