@@ -2,13 +2,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow test-gpu check format docs clean help
+.PHONY: demo test test-slow test-gpu check format docs site site-serve clean help
 
 help:
 	@echo "make demo    install and train on real images, under a minute of CPU"
 	@echo "make test    install and run the tests"
 	@echo "make check   ruff and mypy;  make format  let ruff rewrite"
 	@echo "make docs    regenerate the README's pictures and tables from result files"
+	@echo "make site    build the documentation site to site/;  make site-serve  show it while writing"
 
 demo: $(BIN)/.base
 	$(BIN)/contune train
@@ -34,6 +35,12 @@ format: $(BIN)/.dev
 docs: $(BIN)/.base
 	$(BIN)/python docs/build.py
 
+site: $(BIN)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+site-serve: $(BIN)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
@@ -45,6 +52,11 @@ $(BIN)/.base: $(BIN)/python pyproject.toml constraints.txt
 $(BIN)/.dev: $(BIN)/.base
 	@echo "installing the development tools into .venv"
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(BIN)/.docs: $(BIN)/.base
+	@echo "installing mkdocs into .venv"
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 clean:

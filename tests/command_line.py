@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -43,13 +44,17 @@ def train(folder: Path, *arguments: str | Path) -> dict[str, Any]:
 
 
 def start(*arguments: str | Path, launcher: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
-    """`python -m contune ARGUMENTS` in a process of its own, on one thread like the tests themselves."""
+    """`python -m contune ARGUMENTS` in a process of its own, on one thread like the tests themselves.
+
+    Ctrl-C reaches it even where a shell that started the tests in the background has it ignored.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", *launcher, *(("-m",) if launcher else ()), "contune", *map(str, arguments)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

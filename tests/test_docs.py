@@ -199,10 +199,10 @@ def test_the_readmes_snippets_run(number: int, place_with_a_run: Path, monkeypat
     monkeypatch.chdir(place_with_a_run)
     names: dict[str, Any] = {}
     exec(compile(code_blocks("python")[number], f"README snippet {number}", "exec"), names)
-    assert names["loss"].isfinite()
-    names["loss"].backward()
-    if "features" in names:
-        assert names["features"].shape == (4, 256)
+    if "loss" in names:
+        assert names["loss"].isfinite()
+        names["loss"].backward()
+    assert len(names["features"]) == len(names["images"])
 
 
 def test_the_picture_of_the_loss_follows_lemma_2(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,23 +22,25 @@ def embedding_map(measured: Measured) -> str:
     why = unmappable(features_ND)
     if why is not None:
         return section("map", "Map of the embeddings", missing(why))
-    svg, legend = _drawing(measured, chosen_N), _legend(measured, _is_named(measured))
+    points_N2 = project(features_ND) if measured.points is None else measured.points
+    svg, legend = _drawing(measured, chosen_N, points_N2), _legend(measured, _is_named(measured))
     return section("map", "Map of the embeddings", lead(_explanation(measured, chosen_N)), svg, legend)
 
 
 def bare_map(measured: Measured, most: int = MAX_POINTS // 2) -> str:
     """The drawing alone, for a place beside others."""
     chosen_N = evenly_spaced(len(measured), most)
-    why = unmappable(measured.features[chosen_N])
-    return missing(why) if why is not None else _drawing(measured, chosen_N)
+    features_ND = measured.features[chosen_N]
+    why = unmappable(features_ND)
+    return missing(why) if why is not None else _drawing(measured, chosen_N, project(features_ND))
 
 
 def _is_named(measured: Measured) -> bool:
     return measured.labels is not None and len(measured.class_names) <= MAX_NAMED_CLASSES
 
 
-def _drawing(measured: Measured, chosen_N: Tensor) -> str:
-    xy_N2 = _fit(project(measured.features[chosen_N]))
+def _drawing(measured: Measured, chosen_N: Tensor, points_N2: np.ndarray) -> str:
+    xy_N2 = _fit(points_N2)
     parts = [_points(measured, chosen_N, xy_N2)]
     if _is_named(measured):
         parts.append(_labels(measured, chosen_N, xy_N2))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ class Measured:
     """float32 (M, D)"""
     predicted: Tensor | None
     """int64 (M,); None where nothing was predicted."""
+    points: np.ndarray | None = None
+    """Where the images of the map lie, if that is known already."""
 
     def __post_init__(self) -> None:
         assert len(self.features) == len(self.images), (self.features.shape, len(self.images))

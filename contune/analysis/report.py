@@ -5,6 +5,7 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from contune.analysis.circumstances import environment, settings
@@ -36,13 +37,14 @@ def write_report(
     channels: int,
     features_MD: Tensor | None,
     predicted_M: Tensor | None,
+    points_N2: np.ndarray | None = None,
     skipped: Sequence[Broken] = (),
 ) -> None:
     """Write the report of a run to `path`.
 
     `result`, `config` and `metrics` are what the run folder holds; `images` the measured split, with the
-    encoder's features and the predicted class of each image; `skipped` what could not be
-    decoded. What is missing, the page says so.
+    encoder's features and the predicted class of each image; `points_N2` where they lie on the map, computed here if
+    not given; `skipped` what could not be decoded. What is missing, the page says so.
     """
     measured = None
     if images is not None and features_MD is not None and len(images):
@@ -52,6 +54,7 @@ def write_report(
             class_names=class_names,
             features=features_MD,
             predicted=predicted_M,
+            points=points_N2,
         )
     data = data_title(result, config)
     body = [

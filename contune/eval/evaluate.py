@@ -1,5 +1,6 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -34,10 +35,19 @@ class Evaluation:
 
 
 def evaluate(
-    setup: Setup, encoder: nn.Module, train: Loader, test: Loader, classifier: nn.Module | None = None
+    setup: Setup,
+    encoder: nn.Module,
+    train: Loader,
+    test: Loader,
+    classifier: nn.Module | None = None,
+    on_features: Callable[[Tensor], None] = lambda features_MD: None,
 ) -> Evaluation:
-    """The protocols that `eval.*` names. Without labels there is nothing to measure, only features."""
+    """The protocols that `eval.*` names. Without labels there is nothing to measure, only features.
+
+    `on_features` is called with those of the test images before anything is measured.
+    """
     features = {name: _features(setup, encoder, loader, name) for name, loader in (("train", train), ("test", test))}
+    on_features(features["test"])
     if train.labels_N is None or test.labels_N is None:
         return Evaluation(measures=[], features_MD=features["test"].cpu(), predicted_M=None)
 

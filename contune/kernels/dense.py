@@ -14,7 +14,7 @@ from contune.kernels.problem import Knobs
 def loss_per_anchor(
     sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, knobs: Knobs
 ) -> tuple[Tensor, Tensor]:
-    """Equations 6 to 8 of the paper, one loss per anchor, and which anchors have a positive.
+    """Equations 7 to 9 of the paper, one loss per anchor, and which anchors have a positive.
 
         for each anchor i:
             D = sum over positives p of exp(s_ip / τ)

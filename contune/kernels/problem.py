@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 class Knobs(NamedTuple):
-    """The loss: equations 7 and 8 of the paper."""
+    """The loss: equations 8 and 9 of the paper."""
 
     temperature: float
     k1: float

@@ -26,7 +26,7 @@ def tcl_loss(
     precision: str = "fast",
     distributed: bool = False,
 ) -> Tensor:
-    """The tuned contrastive loss, equations 6 to 8 of the paper, averaged over anchors.
+    """The tuned contrastive loss, equations 7 to 9 of the paper, averaged over anchors.
 
         for each anchor i:
             D = Σ_p exp(s_ip / τ) + k1 Σ_p exp(-s_ip) + k2 Σ_n exp(s_in / τ)

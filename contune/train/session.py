@@ -1,7 +1,7 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contune import distributed
 from contune.config import Config
@@ -25,6 +25,9 @@ from contune.train.stopwatch import Stopwatch
 from contune.train.take_home import keep_classifier, keep_missing
 from contune.train.thinned import thinned
 from contune.train.trainer import Trainer
+
+if TYPE_CHECKING:
+    from contune.analysis.ahead import MapAhead
 
 MakeTrainer = Callable[[Setup, Method, Loader, RunFolder], Trainer]
 
@@ -58,10 +61,9 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
         return {}
 
     save_encoder(folder.encoder_file, method.encoder, setup.spec)
-    if test is None:
-        evaluation, measures = None, []
-    else:
-        evaluation = evaluate(setup, method.encoder, loader, test, classifier=method.classifier)
+    evaluation, measures, ahead = None, [], None
+    if test is not None:
+        evaluation, ahead = _evaluate(setup, method, loader, test)
         measures = evaluation.measures
         keep_classifier(folder.path, evaluation)
     stopwatch.lap("measuring")
@@ -71,11 +73,29 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     result["last_logged"] = _last_logged(folder)
     result["curves"] = thinned(read_metrics(folder.path))
     if config.run.report:
-        _report(folder, setup, result, evaluation, test_set)
+        _report(folder, setup, result, evaluation, test_set, ahead)
         stopwatch.lap("report")
     result["stages"] = {stage: round(seconds, 2) for stage, seconds in stopwatch.seconds.items()}
     folder.write_result(result)
     return result
+
+
+def _evaluate(setup: Setup, method: Method, train: Loader, test: Loader) -> tuple[Evaluation, "MapAhead | None"]:
+    """Where a GPU measures, the report's map is begun meanwhile."""
+    if not setup.config.run.report or setup.device.type != "cuda":
+        return evaluate(setup, method.encoder, train, test, classifier=method.classifier), None
+    from contune.analysis.ahead import MapAhead  # t-SNE is slow to import
+
+    begun: list[MapAhead] = []
+    evaluation = evaluate(
+        setup,
+        method.encoder,
+        train,
+        test,
+        classifier=method.classifier,
+        on_features=lambda features_MD: begun.append(MapAhead(features_MD)),
+    )
+    return evaluation, begun[0]
 
 
 def _open(folder: RunFolder, config: Config) -> None:
@@ -133,6 +153,7 @@ def _report(
     result: dict[str, Any],
     evaluation: Evaluation | None,
     test_set: ImageSet | None,
+    ahead: "MapAhead | None",
 ) -> None:
     from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
 
@@ -148,4 +169,5 @@ def _report(
             skipped=setup.dataset.skipped,
             features_MD=None if evaluation is None else evaluation.features_MD,
             predicted_M=None if evaluation is None else evaluation.predicted_M,
+            points_N2=None if ahead is None else ahead.points(),
         )

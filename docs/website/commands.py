@@ -38,10 +38,10 @@ def _section(name: str, command: Any) -> str:
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
     words = [f"contune {name}", *(_argument_name(p) for p in arguments), *(["[OPTIONS]"] if options else [])]
     rows = [
-        *((f"`{_argument_name(p)}`", p.help, "") for p in arguments),
-        *((f"`{_option_name(p)}`", p.help, _default(p)) for p in options),
+        *((f"`{_argument_name(p)}`", p.help) for p in arguments),
+        *((f"`{_option_name(p)}`", p.help + _default(p)) for p in options),
     ]
-    table = ["| | | default |", "| --- | --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
+    table = ["| | |", "| --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
     shown = ["```", *examples, "```", ""] if examples else []
     return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, *table, ""])
 
@@ -64,5 +64,5 @@ def _option_name(parameter: Any) -> str:
 
 def _default(parameter: Any) -> str:
     if parameter.required:
-        return "required"
-    return "" if parameter.default in (None, "", False) else f"`{parameter.default}`"
+        return " Required."
+    return "" if parameter.default in (None, "", False) else f" Default: `{parameter.default}`."

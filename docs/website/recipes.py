@@ -3,7 +3,11 @@
 from contune.config import Config
 from contune.recipes import RECIPES, by_data, summary
 
-INTRODUCTION = """# Recipes
+INTRODUCTION = """---
+hide: [toc]
+---
+
+# Recipes
 
 A recipe is a complete set of [settings](settings.md) by name. `contune train RECIPE` starts one, `KEY=VALUE` changes
 some of it, and `contune doctor RECIPE` looks at it first. Accuracies that "the paper has" or solo-learn has are theirs;

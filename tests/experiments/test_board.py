@@ -18,9 +18,11 @@ from contune.experiments.gather import from_folder, from_results
 from contune.experiments.grid import grid
 from contune.experiments.outcome import Outcome
 from contune.experiments.plan import PIXELS, Row, point
+from contune.experiments.saved import read_saved, saved_folders
 from contune.train import many
 from contune.train.signals import Stopped
 
+RESULTS = Path(__file__).parent.parent.parent / "results"
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
 FILES = {"table.md", "table.tex", "table.html", "figure.png", "figure.svg"}
 SIMCLR = Row(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
@@ -108,12 +110,9 @@ def test_results_from_anywhere_go_to_the_rows_whose_settings_they_have() -> None
         from_results(SMALL.rows, [stranger])
 
 
-def test_the_committed_results_are_those_of_the_experiment(tmp_path: Path) -> None:
-    folder = Path(__file__).parent.parent.parent / "results" / "ssl-digits"
-    if not folder.exists():
-        pytest.skip("its runs have not been committed yet")
-    experiment = find_experiment("ssl-digits")
-    outcomes = from_results(experiment.rows, [read_json(path) for path in sorted(folder.glob("*.json"))])
+@pytest.mark.parametrize("folder", saved_folders(RESULTS), ids=lambda folder: folder.name)
+def test_the_committed_results_are_those_of_the_experiment(folder: Path, tmp_path: Path) -> None:
+    experiment, outcomes = read_saved(folder)
     assert all(outcome.results for outcome in outcomes), "a recipe was changed, and its result was not"
     board.draw(experiment, outcomes, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES

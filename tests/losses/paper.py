@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def tcl_of_anchor(z: Tensor, weights: Tensor, i: int, tau: float, k1: float, k2: float) -> Tensor:
-    """Equations 7 and 8; `weights` above 0 marks the positives and weighs them in the mean."""
+    """Equations 8 and 9; `weights` above 0 marks the positives and weighs them in the mean."""
     positives = [p for p in range(len(z)) if p != i and weights[i, p] > 0]
     negatives = [n for n in range(len(z)) if n != i and not weights[i, n] > 0]
     if not positives:
@@ -28,7 +28,7 @@ def tcl(z: Tensor, weights: Tensor, tau: float, k1: float, k2: float) -> Tensor:
 
 
 def lemma_2(z: Tensor, labels: Tensor, i: int, tau: float, k1: float, k2: float) -> dict[str, dict[int, float]]:
-    """The signed terms of equation 10 for anchor i: X, P and Y for its positives, P for its negatives."""
+    """The signed terms of equation 11 for anchor i: X, P and Y for its positives, P for its negatives."""
     positives = [p for p in range(len(z)) if p != i and labels[p] == labels[i]]
     negatives = [n for n in range(len(z)) if labels[n] != labels[i]]
     s = (z @ z[i]).double()

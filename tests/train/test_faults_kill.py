@@ -86,7 +86,7 @@ def children(pid: int) -> list[int]:
     try:
         found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in found if b"contune" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 

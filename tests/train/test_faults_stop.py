@@ -109,6 +109,7 @@ def test_before_the_first_step_there_is_nothing_to_save(tmp_path: Path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_several_runs_save_and_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     settings = (*RUN, "run.log_every=1", "run.checkpoint_seconds=0", *PLAIN)
     folders = [tmp_path / "seed1", tmp_path / "seed2"]
