@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow test-gpu check format docs site site-serve clean help
+.PHONY: demo test coverage test-slow test-gpu check format docs site site-serve clean help
 
 help:
 	@echo "make demo    install and train on real images, under a minute of CPU"
@@ -15,7 +15,10 @@ demo: $(BIN)/.base
 	$(BIN)/contune train
 
 test: $(BIN)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist worksteal --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
+
+coverage: $(BIN)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --cov --cov-report=term
 
 test-slow: $(BIN)/.dev
 	$(BIN)/pytest -m slow

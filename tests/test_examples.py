@@ -52,17 +52,20 @@ def test_a_pipeline_of_scikit_learn_classifies_better_on_features(tmp_path: Path
     assert features > pixels > 90
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("lightning") is None, reason="needs lightning")
 def test_lightning_trains_with_the_loss(tmp_path: Path) -> None:
     pixels, features = percents(printed_by("lightning_module.py", tmp_path, prepared=True))
     assert features > pixels
 
 
+@pytest.mark.slow
 def test_a_timm_script_trains_with_the_loss(tmp_path: Path) -> None:
     before, after = percents(printed_by("timm_training.py", tmp_path, "--epochs=4", prepared=True))
     assert after > before + 10
 
 
+@pytest.mark.slow
 def test_sentences_are_nearer_to_their_like(tmp_path: Path) -> None:
     words, embeddings = percents(printed_by("sentence_embeddings.py", tmp_path, "10"))
     assert embeddings > words + 5

@@ -3,17 +3,15 @@
 import hashlib
 import json
 import random
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 from command_line import PLAIN, contune, last_line, train
-from hypothesis import HealthCheck, given, settings
+from fuzzing import cases, damaged, for_all, seeds
 from hypothesis import strategies as st
 
 from contune.config import Config
@@ -29,8 +27,6 @@ from contune.train.log import read_metrics
 from contune.train.setup import view_policies
 
 CPU = torch.device("cpu")
-QUICK, SLOW = 25, 600
-cases = pytest.mark.parametrize("num_cases", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)])
 few_cases = pytest.mark.parametrize("num_cases", [5, pytest.param(150, marks=pytest.mark.slow)])
 KEYS = sorted({key for name in METHODS for key in Config().override([f"method.name={name}"]).keys()})  # noqa: SIM118
 
@@ -57,29 +53,6 @@ trees = st.one_of(
         st.dictionaries(st.sampled_from([key.partition(".")[2] for key in KEYS]), values, max_size=4),
     ),
 )
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise AssertionError(f"still not done after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def for_all(num_cases: int, strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
-    def checked(case: Any) -> None:
-        with at_most(60):
-            check(case)
-
-    quiet = (HealthCheck.too_slow, HealthCheck.data_too_large)
-    settings(max_examples=num_cases, suppress_health_check=quiet)(given(strategy)(checked))()
 
 
 @pytest.fixture
@@ -119,27 +92,8 @@ def test_configs_of_noise(num_cases: int, elsewhere: Path) -> None:
     for_all(num_cases, trees, check)
 
 
-def damaged(content: bytes, chance: random.Random) -> bytes:
-    """Bits flipped, a piece cut out, put in, zeroed or repeated; anything but the content itself."""
-    start = chance.randrange(len(content))
-    stop = min(len(content), start + chance.choice([1, 4, 64, len(content)]))
-    piece = content[start:stop]
-    ways = [
-        bytes(byte ^ (1 << chance.randrange(8)) for byte in piece),
-        b"",
-        piece + chance.randbytes(len(piece) % 100 + 1),
-        bytes(len(piece)),
-        piece + piece,
-    ]
-    changed = content[:start] + chance.choice(ways) + content[stop:]
-    return changed if changed != content else content[:-1]
-
-
 def sealed(content: bytes) -> bytes:
     return content + checkpoint._SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
-
-
-seeds = st.integers(0, 2**32)
 
 
 @cases

@@ -18,6 +18,8 @@ from contune.train.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LONG = STEPS_WORTH_COMPILING
+QUICK = ("tcl", "byol", "dino", "swav")
+"""One of each kind; the others take their turn in `make test-slow`."""
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_asking_for_a_recording_where_it_cannot_be_is_a_sentence() -> None:
         choose_engine("graph", device=CPU, num_steps=LONG)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
 def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the compiler's front, which finds what it cannot take in; its code generator is torch's to test."""
     torch.compiler.reset()

@@ -104,6 +104,7 @@ def test_a_process_that_is_killed_is_a_sentence_too(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_all_and_each_goes_on(
     outcome: tuple[list[Job], list[dict[str, Any]]], tmp_path: Path, one_thread: None
 ) -> None:

@@ -63,6 +63,7 @@ def test_stopped_in_mid_epoch_and_gone_on_with_by_workers(photos: Path, whole: P
     assert_same_end(folder, whole)
 
 
+@pytest.mark.slow
 def test_two_processes_see_the_crops_of_one(photos: Path, whole: Path, tmp_path: Path) -> None:
     code, printed = in_two("train", *run(photos), "data.workers=0", *PLAIN, "--out", tmp_path / "run")
     assert code == 0, printed

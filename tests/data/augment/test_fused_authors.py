@@ -66,9 +66,10 @@ def test_a_translation_by_whole_pixels_is_exact(op: Op) -> None:
     assert levels_off(policy, blobs(len(steps), 3, 20), with_steps(policy, steps)).max() == 0
 
 
-def test_every_pair() -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_pairs_of_operations(every: int) -> None:
     policy = AuthorsAutoAugment(image_size=12, channels=3, padding=1)
-    steps = every_pair_of_operations(0.37)
+    steps = every_pair_of_operations(0.37)[::every]
     params = with_steps(policy, steps)
     off = levels_off(policy, blobs(len(steps), 3, 12), params)
     moved = is_moved(params)

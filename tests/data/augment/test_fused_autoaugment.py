@@ -44,9 +44,10 @@ def test_every_operation(channels: int, size: int) -> None:
     assert_equal_but_for_ties(shares, steps)
 
 
-def test_every_pair() -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_pairs_of_operations(every: int) -> None:
     policy = AutoAugment(image_size=12, channels=3, padding=1)
-    steps = every_pair_of_operations()
+    steps = every_pair_of_operations()[::every]
     shares = shares_that_differ(policy, blobs(len(steps), 3, 12), with_steps(policy, steps))
     assert_equal_but_for_ties(shares, steps)
 
