@@ -35,6 +35,7 @@ class DataConfig:
     sampler: str = one_of("shuffle", ("shuffle", "balanced"))
     """`balanced`: every batch has images_per_class images of as many classes as fit, for imbalanced data."""
     images_per_class: int = ranged(8, low=2)
+    """Of each class in a balanced batch."""
     broken: str = one_of("stop", ("stop", "skip"))
     """Images that cannot be decoded: `stop` at the first, or decode all once before training and `skip` those.
 
@@ -67,12 +68,15 @@ class ModelConfig:
     encoder: str = "resnet50"
     """resnet18, resnet34, resnet50, resnet101, resnet-mini, or any timm model."""
     stem: str = one_of("auto", STEMS)
+    """Of a ResNet: `cifar` is a 3×3 convolution without pooling, `imagenet` timm's own; `auto`: by image size."""
     norm: str = one_of("batch", NORMS)
+    """Of a ResNet: `group` for batches too small for batch-norm."""
 
 
 @dataclass(kw_only=True)
 class MethodConfig:
     name: str = "tcl"
+    """How the encoder learns: `tcl`, `supcon`, `simclr`, `byol`, … ; `contune recipes` shows those with a recipe."""
     settings: Method.Settings = field(default_factory=lambda: find_method("tcl").Settings())
     """The knobs of that method: `method.k1`, `method.temperature`, …"""
 
@@ -80,16 +84,21 @@ class MethodConfig:
 @dataclass(kw_only=True)
 class OptimConfig:
     name: str = one_of("sgd", ("sgd", "lars", "adam", "adamw"))
+    """The optimizer; `lars` is for large batches without labels."""
     epochs: int = ranged(100, low=0)
+    """Times that every training image is seen, in `augment.views` views each; 0 measures an untrained encoder."""
     batch_images: int = ranged(128, low=1)
     """Images in a batch over all processes; the loss sees batch_images × augment.views embeddings."""
     lr: float = ranged(0.1, above=0.0)
     """The highest learning rate, for this batch as it is: nothing is scaled behind your back."""
     momentum: float = ranged(0.9, low=0.0, high=1.0)
+    """Of SGD and LARS."""
     weight_decay: float = ranged(1e-4, low=0.0)
+    """LARS leaves out biases and normalisation."""
     schedule: str = one_of("cosine", ("cosine", "cosine-epoch", "constant"))
     """`cosine` falls at every step; `cosine-epoch` at every epoch, one late, as the authors' code does."""
     warmup_epochs: float = ranged(0.0, low=0.0)
+    """Epochs in which the rate rises to lr."""
     final_lr: float = ranged(0.0, low=0.0, high=1.0)
     """Where the cosine ends, as a share of lr."""
 
@@ -101,10 +110,15 @@ class EvalConfig:
     linear: str = one_of("fast", ("fast", "paper", "none"))
     """`fast`: logistic regression on cached features; `paper`: that, and 50 augmented epochs on the frozen encoder."""
     linear_epochs: int = ranged(50, low=1)
+    """Of the `paper` probe."""
     linear_lr: float = ranged(0.5, above=0.0)
+    """Of the `paper` probe, falling by a cosine."""
     linear_batch: int = ranged(256, low=1)
+    """Images in a batch of the `paper` probe."""
     knn_k: int = ranged(20, low=1)
+    """Neighbours that vote."""
     knn_temperature: float = ranged(0.1, above=0.0)
+    """How much more a nearer neighbour counts: exp(similarity / temperature)."""
     online: bool = False
     """Train a linear probe on detached features beside the encoder, and log its accuracy."""
 
@@ -112,6 +126,7 @@ class EvalConfig:
 @dataclass(kw_only=True)
 class RunConfig:
     seed: int = ranged(0, low=0)
+    """Of weights, order and augmentation: the same seed, the same run."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps"""
     precision: str = one_of("auto", ("auto", "fp32", "bf16"))
@@ -129,6 +144,7 @@ class RunConfig:
     on_nan: str = one_of("stop", ("stop", "skip"))
     """A step whose loss or gradient is not finite ends the run, or is left out; nonfinite.json has its batch."""
     tensorboard: bool = True
+    """Write the log as TensorBoard events too."""
     report: bool = True
     """Write report.html at the end."""
 
