@@ -146,14 +146,13 @@ def _batches(trainer: Trainer) -> Iterator[Batch]:
 
 
 def _logged(trainer: Trainer, batches: Iterator[Batch], log: MetricsLog) -> Callable[[], None]:
-    """The same with all that a person sees of it: means, metrics.jsonl, TensorBoard, a line of progress."""
+    """The same with all that a person sees of it: means, gradient responses, metrics.jsonl, TensorBoard, progress."""
     watch = Watch(log, lambda done, text: None)
 
     def step() -> None:
         watch.add(trainer.take_step(*next(batches)))
         if trainer.step % trainer.run.log_every == 0:
-            means, seconds, num_steps = watch.read()
-            watch.show(trainer.step, {**means, "views_per_second": num_steps / seconds}, "")
+            trainer.report(watch)
 
     return step
 

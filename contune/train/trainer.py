@@ -89,7 +89,7 @@ class Trainer:
                 watch.add(self.take_step(images_BCHW, labels_B))
                 logs = self.step % self.run.log_every == 0 or self.step == self.num_steps
                 if logs:
-                    self.seconds += self._report(watch)
+                    self.seconds += self.report(watch)
                     if time.monotonic() - saved_at > self.run.checkpoint_seconds:  # only here: all steps were checked
                         self._save()
                         saved_at = time.monotonic()
@@ -121,7 +121,7 @@ class Trainer:
         distributed.barrier()
         raise Stopped
 
-    def _report(self, watch: Watch) -> float:
+    def report(self, watch: Watch) -> float:
         """Shows where training is; the seconds since it was last shown."""
         self.guard.check()
         of_this_moment = {} if self.gradients is None else self.gradients.read()
