@@ -18,7 +18,7 @@ from contune.data import forked
 from contune.data.cut import Cut, cut_out, whole
 from contune.data.decode import Encoded, channels_first, decode_image, decode_pieces, to_array
 from contune.data.sequences import Picked
-from contune.machine import available_cores
+from contune.machine import core_share
 
 Progress = Callable[[int, int], None]
 """Called with how many are done, and of how many."""
@@ -97,11 +97,11 @@ def decode_all(images: Images, size: int, channels: int, progress: Progress | No
     """All of them as one uint8 (N, C, size, size), decoded by as many threads or processes as pay."""
     num = len(images)
     tell = progress or (lambda done, num: None)
-    threads = available_cores() if num and _are_photos(images, channels) else 1
-    if threads == 1 and forked.worthwhile(num, available_cores()):
+    threads = core_share() if num and _are_photos(images, channels) else 1
+    if threads == 1 and forked.worthwhile(num, core_share()):
         out_NCHW = forked.shared_array((num, channels, size, size))
         decode = partial(_decode, images, size, channels)
-        if forked.decode_forked(decode, out_NCHW, available_cores(), lambda done: tell(done, num)):
+        if forked.decode_forked(decode, out_NCHW, core_share(), lambda done: tell(done, num)):
             return torch.from_numpy(out_NCHW)
     x_NCHW = torch.empty((num, channels, size, size), dtype=torch.uint8)
     _decode_in_threads(images, x_NCHW.numpy(), threads, tell)

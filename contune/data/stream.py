@@ -4,7 +4,6 @@ Shapes: V views, B images, S side of the squares, C channels.
 """
 
 import multiprocessing
-import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from multiprocessing.context import ForkServerContext
@@ -20,7 +19,7 @@ from contune.data.broken import BrokenImageError
 from contune.data.cut import Cut, whole
 from contune.data.imageset import ImageSet
 from contune.errors import UserError
-from contune.machine import available_cores
+from contune.machine import core_share
 
 DeviceBatch = tuple[Tensor, Tensor | None]
 MOST_WORKERS = 32
@@ -82,9 +81,8 @@ class HostBatches(Dataset[HostBatch | UserError]):
 
 
 def default_workers() -> int:
-    """One for each core this process may use, or for each of its share where `torchrun` started several here."""
-    share = available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(MOST_WORKERS, share))
+    """One for each core that is this process's share."""
+    return min(MOST_WORKERS, core_share())
 
 
 def _forkserver() -> ForkServerContext:

@@ -83,6 +83,15 @@ class Method(nn.Module):
         return encoded(self.encoder, views)
 
 
+@dataclass(kw_only=True)
+class WithoutLabels(Method.Settings):
+    """Those of a method that learns from images alone."""
+
+    @property
+    def needs_labels(self) -> bool:
+        return False
+
+
 def encoded(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
     """Features of all views, stacked; neighbouring views of the same size go through together."""
     parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.losses import regression_loss
-from contune.methods.base import Method, Output, encoded, ordered_pairs
+from contune.methods.base import Method, Output, WithoutLabels, encoded, ordered_pairs
 from contune.models.ema import cosine_momentum, follow, follower
 from contune.models.heads import mlp
 from contune.settings import ranged
@@ -21,17 +21,13 @@ class BYOL(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         projector_hidden: int = ranged(4096, low=1)
         projector_dim: int = ranged(256, low=1)
         predictor_hidden: int = ranged(4096, low=1)
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """How much the target keeps of itself in the first step, τ; a cosine from here to the last one's."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.losses import dino_loss
-from contune.methods.base import Method, Output, encoded
+from contune.methods.base import Method, Output, WithoutLabels, encoded
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
 from contune.models.ema import cosine_momentum, follow, follower
@@ -26,7 +26,7 @@ class DINO(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         """Of the student."""
         teacher_temperature: float = ranged(0.07, above=0.0)
@@ -45,10 +45,6 @@ class DINO(Method):
         num_prototypes: int = ranged(4096, low=2)
         global_views: int = ranged(2, low=2)
         """The first views, which the teacher sees; further ones, small crops perhaps, are the student's alone."""
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
     centre_K: Tensor

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.losses import infonce_loss
-from contune.methods.base import Method, Output, encoded, ordered_pairs
+from contune.methods.base import Method, Output, WithoutLabels, encoded, ordered_pairs
 from contune.models.ema import cosine_momentum, follow, follower
 from contune.models.heads import mlp
 from contune.models.queue import Queue
@@ -26,7 +26,7 @@ class MoCoV2(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         temperature: float = ranged(0.2, above=0.0)
         projector_hidden: int = ranged(2048, low=1)
         projector_dim: int = ranged(256, low=1)
@@ -38,10 +38,6 @@ class MoCoV2(Method):
         With 0.9 old keys differ from new ones whatever they show, and telling their age lowers the loss.
         """
         last_momentum: float = ranged(0.999, low=0.0, high=1.0)
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.losses import relation_loss
-from contune.methods.base import Method, Output, check_several
+from contune.methods.base import Method, Output, WithoutLabels, check_several
 from contune.models.ema import cosine_momentum, follow, follower
 from contune.models.heads import mlp
 from contune.models.queue import Queue
@@ -23,7 +23,7 @@ class ReSSL(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         teacher_temperature: float = ranged(0.04, above=0.0)
         projector_hidden: int = ranged(4096, low=1)
@@ -33,10 +33,6 @@ class ReSSL(Method):
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """How much the teacher keeps of itself in the first step; a cosine from here to the last one's."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.losses import negative_cosine_loss
-from contune.methods.base import Method, Output, ParameterGroup, ordered_pairs
+from contune.methods.base import Method, Output, ParameterGroup, WithoutLabels, ordered_pairs
 from contune.models.heads import mlp
 from contune.settings import ranged
 
@@ -16,16 +16,12 @@ class SimSiam(Method):
     """A predictor makes of one view's embedding that of another, which gets no gradient: no copy, no negatives."""
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         projector_hidden: int = ranged(2048, low=1)
         """Size of the projector's two hidden layers."""
         projector_dim: int = ranged(2048, low=1)
         predictor_hidden: int = ranged(512, low=1)
         """Size of the predictor's bottleneck, a quarter of the embedding's in the paper."""
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
 

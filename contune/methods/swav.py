@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.losses import sinkhorn, swapped_prediction_loss
-from contune.methods.base import Method, Output
+from contune.methods.base import Method, Output, WithoutLabels
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
 from contune.models.heads import Prototypes, mlp
@@ -28,7 +28,7 @@ class SwAV(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         epsilon: float = ranged(0.05, above=0.0)
         """How soft assignments are before Sinkhorn-Knopp evens them out."""
@@ -44,10 +44,6 @@ class SwAV(Method):
         num_prototypes: int = ranged(3000, low=2)
         global_views: int = ranged(2, low=2)
         """The first views, which are assigned; further ones, small crops perhaps, only predict."""
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
 

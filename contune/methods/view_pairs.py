@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.methods.base import Method, Output, check_several
+from contune.methods.base import Method, Output, WithoutLabels, check_several
 from contune.models.heads import mlp
 from contune.settings import ranged
 
@@ -20,15 +20,11 @@ class ViewPairMethod(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(Method.Settings):
+    class Settings(WithoutLabels):
         projector_hidden: int = ranged(2048, low=1)
         """Size of the projector's hidden layers."""
         projector_dim: int = ranged(2048, low=1)
         """Size of the embedding that the loss sees."""
-
-        @property
-        def needs_labels(self) -> bool:
-            return False
 
     settings: Settings
     num_hidden = 2

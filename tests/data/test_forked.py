@@ -20,7 +20,7 @@ NUM = 600
 @pytest.fixture(autouse=True)
 def two_copies_for_few_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "FEWEST", NUM)
-    monkeypatch.setattr("contune.data.images.available_cores", lambda: 2)
+    monkeypatch.setattr("contune.data.images.core_share", lambda: 2)
 
 
 def thumbnails() -> tuple[list[bytes], np.ndarray]:
