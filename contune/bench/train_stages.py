@@ -3,16 +3,17 @@
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from contune.bench.augment_task import MEAN, STD, Task
 from contune.bench.augment_torchvision import torchvision_contestants
+from contune.bench.encoder_step import encoder_step
+from contune.bench.laps import Stage
 from contune.config import Config
 from contune.data.images import TensorImages
 from contune.data.imageset import Dataset, ImageSet
@@ -22,30 +23,17 @@ from contune.models import EncoderSpec
 from contune.recipes import find_recipe
 from contune.run import RunFolder
 from contune.train.device import choose_autocast, choose_convolutions
-from contune.train.engine import can_record
+from contune.train.engine import Engine, can_record
 from contune.train.graph import GraphedStep
 from contune.train.log import MetricsLog
 from contune.train.optim import build_optimizer
 from contune.train.setup import Setup, build_method
 from contune.train.trainer import Trainer
-from contune.train.watch import Watch
 
 NUM_IMAGES, NUM_CLASSES, IMAGE_SIZE = 8192, 100, 32
+READY_BATCHES = 4
 BOUND = "encoder alone"
 """Forward, backward and optimizer of the encoder on views that are there already: what training cannot pass."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    name: str
-    role: str
-    """`bound`, `whole`, `peer` or `part`."""
-    step: Callable[[], object]
-    """Does the work of one training step and does not wait for it."""
-    pause: Callable[[], None] = lambda: None
-    """Ends what goes on in other processes, until the next step."""
-    ahead: int = 0
-    """Steps that it takes after a pause before the others are as long as they are on average."""
 
 
 @contextmanager
@@ -61,7 +49,7 @@ def stages(encoder: str, num_views: int, engines: Sequence[str], device: torch.d
         usual = Stage(
             name="eager, torchvision workers",
             role="peer",
-            step=_usual_training(synthetic_setup(encoder, num_views, "eager", device), views.call),
+            step=_usual_training(synthetic_setup(_config(encoder, num_views, "eager"), device), views.call),
             pause=views.pause,
             ahead=views.ahead,
         )
@@ -71,31 +59,35 @@ def stages(encoder: str, num_views: int, engines: Sequence[str], device: torch.d
 def _own_stages(
     encoder: str, num_views: int, engines: Sequence[str], device: torch.device, log: MetricsLog
 ) -> Iterator[Stage]:
-    setup = synthetic_setup(encoder, num_views, "eager", device)
+    setup = synthetic_setup(_config(encoder, num_views, "eager"), device)
     yield Stage(name=BOUND, role="bound", step=_encoder_alone(setup, num_views))
     for engine in engines:
-        trainer = _trainer(synthetic_setup(encoder, num_views, engine, device))
-        batches = cycle(list(_batches(trainer)))
-        yield Stage(name=f"training, {engine}", role="whole", step=partial(_one_step, trainer, batches))
+        trainer = synthetic_trainer(synthetic_setup(_config(encoder, num_views, engine), device))
+        batches = cycle(ready_batches(trainer))
+        yield Stage(name=f"training, {engine}", role="whole", step=partial(one_step, trainer, batches))
     if engines:
         yield Stage(name=f"training, {engines[-1]}, logged", role="whole", step=_logged(trainer, batches, log))
     yield Stage(name="augmentation", role="part", step=_augmentation(setup))
     yield Stage(name="loss", role="part", step=_loss(num_views, device))
 
 
-def _one_step(trainer: Trainer, batches: Iterator[Batch]) -> object:
+def one_step(trainer: Trainer, batches: Iterator[Batch]) -> object:
     return trainer.take_step(*next(batches))
 
 
-def synthetic_setup(encoder: str, num_views: int, engine: str, device: torch.device) -> Setup:
-    config: Config = find_recipe("cifar100-tcl")().override(
+def _config(encoder: str, num_views: int, engine: str) -> Config:
+    return find_recipe("cifar100-tcl")().override(
         [
             f"model.encoder={encoder}", f"optim.batch_images={num_views // 2}", f"run.engine={engine}",
             "run.log_every=20",
         ]
     )  # fmt: skip
+
+
+def synthetic_setup(config: Config, device: torch.device) -> Setup:
+    """As the config says, but on random images of CIFAR's size."""
     draw = torch.Generator().manual_seed(0)
-    shape = (max(NUM_IMAGES, num_views), 3, IMAGE_SIZE, IMAGE_SIZE)
+    shape = (max(NUM_IMAGES, READY_BATCHES * config.optim.batch_images), 3, IMAGE_SIZE, IMAGE_SIZE)
     images = ImageSet(
         images=TensorImages(torch.randint(256, shape, dtype=torch.uint8, generator=draw)),
         labels=torch.randint(NUM_CLASSES, shape[:1], generator=draw),
@@ -106,8 +98,8 @@ def synthetic_setup(encoder: str, num_views: int, engine: str, device: torch.dev
         class_names=tuple(map(str, range(NUM_CLASSES))), image_size=IMAGE_SIZE, channels=3, mean=MEAN, std=STD,
     )  # fmt: skip
     spec = EncoderSpec(
-        encoder=encoder, stem=config.model.stem, norm=config.model.norm, image_size=IMAGE_SIZE, channels=3,
-        mean=MEAN, std=STD,
+        encoder=config.model.encoder, stem=config.model.stem, norm=config.model.norm, image_size=IMAGE_SIZE,
+        channels=3, mean=MEAN, std=STD,
     )  # fmt: skip
     autocast = choose_autocast(config.run.precision, device)
     choose_convolutions(autotune=config.run.autotune)
@@ -132,7 +124,7 @@ def _usual_training(setup: Setup, next_views: Callable[[], Tensor]) -> Callable[
     return step
 
 
-def _trainer(setup: Setup) -> Trainer:
+def synthetic_trainer(setup: Setup) -> Trainer:
     train = setup.dataset.train
     loader = ResidentLoader(train.resident(IMAGE_SIZE, 3).to(setup.device), train.labels)
     trainer = Trainer(setup, build_method(setup), loader, RunFolder("unused"))
@@ -140,49 +132,31 @@ def _trainer(setup: Setup) -> Trainer:
     return trainer
 
 
-def _batches(trainer: Trainer) -> Iterator[Batch]:
+def ready_batches(trainer: Trainer) -> list[Batch]:
+    """On the device already."""
     batch = trainer.optim.batch_images
-    yield from trainer.loader.batches(list(torch.randperm(len(trainer.loader))[: batch * 4].split(batch)))
+    indices = torch.randperm(len(trainer.loader))[: batch * READY_BATCHES].split(batch)
+    return list(trainer.loader.batches(indices))
 
 
 def _logged(trainer: Trainer, batches: Iterator[Batch], log: MetricsLog) -> Callable[[], None]:
     """The same with all that a person sees of it: means, gradient responses, metrics.jsonl, TensorBoard, progress."""
-    watch = Watch(log, lambda done, text: None)
+    watch = trainer.watch(log, lambda done, text: None)
 
     def step() -> None:
         watch.add(trainer.take_step(*next(batches)))
         if trainer.step % trainer.run.log_every == 0:
-            trainer.report(watch)
+            watch.ask(trainer.moment)
 
     return step
 
 
 def _encoder_alone(setup: Setup, num_views: int) -> Callable[[], object]:
     """Compiled with its autocast and recorded on a GPU, as it is on a CPU."""
-    device = setup.device
-    on_gpu = can_record(device)
-    memory_format = torch.channels_last if on_gpu else torch.contiguous_format
-    encoder: nn.Module = setup.spec.build().to(device, memory_format=memory_format)  # type: ignore[call-overload]  # torch types only the 4-D form
-    optimizer = build_optimizer(encoder, "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4)
-    views = torch.randn(num_views, 3, IMAGE_SIZE, IMAGE_SIZE, device=device).contiguous(memory_format=memory_format)
-
-    def mean_feature(x: Tensor) -> Tensor:
-        with setup.autocast():
-            features = encoder(x)
-        loss: Tensor = features.float().mean()
-        return loss
-
-    forward = torch.compile(mean_feature, fullgraph=True, dynamic=False) if on_gpu else mean_feature
-
-    def step(x: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        loss: Tensor = forward(x)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return {"loss": loss}
-
-    run = GraphedStep(step, torch.Generator(device)) if on_gpu else step
-    return lambda: run(views, None)
+    on_gpu = can_record(setup.device)
+    views = torch.randn(num_views, 3, IMAGE_SIZE, IMAGE_SIZE, device=setup.device)
+    engine = Engine(compiled=on_gpu, recorded=on_gpu)
+    return encoder_step(setup.spec, views, autocast=setup.autocast, engine=engine, trained=True)
 
 
 def _augmentation(setup: Setup) -> Callable[[], object]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from contune.data.augment import eval_transform
 from contune.data.loader import Loader, in_order
+from contune.eval.frozen import untuned_convolutions
 from contune.models.saved import EncoderSpec
 
 Advance = Callable[[int, str], None]
@@ -15,6 +16,7 @@ EVAL_BATCH = 512
 
 
 @torch.no_grad()
+@untuned_convolutions()
 def extract_features(
     encoder: nn.Module,
     loader: Loader,

@@ -14,6 +14,7 @@ from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Loader
 from contune.data.sampler import shuffled_order
 from contune.data.seeding import mixed_generator, mixed_seed
+from contune.eval.frozen import cast_once
 from contune.train.engine import can_record
 from contune.train.graph import GraphedStep, Step
 from contune.train.optim import build_optimizer, set_learning_rate
@@ -45,7 +46,7 @@ def train_linear(
     that is said to be frozen; this follows the paper's text and freezes all of it.
     """
     assert loader.labels_N is not None, "a linear probe needs labels"
-    encoder.eval()
+    encoder = cast_once(encoder.eval(), autocast)
     device = loader.labels_N.device
     torch.manual_seed(seed)
     classifier = nn.Linear(num_features, num_classes).to(device)

@@ -13,6 +13,7 @@ from contune import distributed
 from contune.console import say
 from contune.errors import UserError
 from contune.files import write_whole
+from contune.train.sent import Sent
 
 POLICIES = ("stop", "skip")
 INCIDENTS = "nonfinite.json"
@@ -39,6 +40,17 @@ class Step(NamedTuple):
         return f"the gradient became {self.gradient} at step {self.number}"
 
 
+class Noted(NamedTuple):
+    """Of several steps, to be waited for."""
+
+    numbers: list[int]
+    losses_and_gradients: Sent
+
+    def wait(self) -> list[Step]:
+        pairs = self.losses_and_gradients.wait()
+        return [Step(number, *pair) for number, pair in zip(self.numbers, pairs, strict=True)]
+
+
 class Guard:
     """Keeps each step's loss and largest gradient on the device until somebody may wait for it."""
 
@@ -50,13 +62,16 @@ class Guard:
     def note(self, step: int, loss_and_gradient: Tensor) -> None:
         self.pending.append((step, loss_and_gradient.clone()))  # a replayed graph writes over its own
 
-    def check(self) -> None:
-        """Waits for the steps since the last call. One that was not finite ends the run, or is said to be left out."""
-        if not self.pending:
-            return
-        values = torch.stack([pair for _, pair in self.pending]).tolist()
-        steps = [Step(number, *pair) for (number, _), pair in zip(self.pending, values, strict=True)]
+    def take(self) -> Noted:
+        """What was noted since the last call."""
+        pairs = [pair for _, pair in self.pending]
+        noted = Noted([number for number, _ in self.pending], Sent(torch.stack(pairs) if pairs else torch.empty(0)))
         self.pending = []
+        return noted
+
+    def judge(self, noted: Noted) -> None:
+        """Waits for these steps. One that was not finite ends the run, or is said to be left out."""
+        steps = noted.wait()
         for step in steps:
             self.in_a_row = 0 if step.is_finite else self.in_a_row + 1
         bad = [step for step in steps if not step.is_finite]

@@ -1,16 +1,30 @@
 """Running means that stay on the device until somebody asks."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from contune import distributed
+from contune.train.sent import Sent
+
+
+class Means(NamedTuple):
+    """Asked for, and to be waited for."""
+
+    counts: dict[str, int]
+    """Over how many values each is taken."""
+    totals: Sent
+
+    def wait(self) -> dict[str, float]:
+        return {
+            name: total / count for (name, count), total in zip(self.counts.items(), self.totals.wait(), strict=True)
+        }
 
 
 class Meter:
-    """Adds up scalars by name; `read` is the only place where the host waits for the device."""
+    """Adds up scalars by name."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
@@ -29,12 +43,10 @@ class Meter:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sums, self.count = dict(state["sums"]), state["count"]
 
-    def read(self, of_this_moment: Mapping[str, Tensor] | None = None) -> dict[str, float]:
+    def take(self, of_this_moment: Mapping[str, Tensor] | None = None) -> Means:
         """The means since the last call, and beside them values of this moment, over all ranks."""
         now = of_this_moment or {}
+        counts = dict.fromkeys(self._sums, self.count) | dict.fromkeys(now, 1)
         scalars = [*self._sums.values(), *(value.float() for value in now.values())]
-        counts = [self.count] * len(self._sums) + [1] * len(now)
-        totals = distributed.mean(torch.stack(scalars)).tolist()
-        names = [*self._sums, *now]
         self._sums, self.count = {}, 0
-        return {name: total / count for name, total, count in zip(names, totals, counts, strict=True)}
+        return Means(counts, Sent(distributed.mean(torch.stack(scalars))))

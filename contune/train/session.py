@@ -1,9 +1,10 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contune import distributed
+from contune.analysis.ahead import MapAhead
 from contune.config import Config
 from contune.console import say
 from contune.data import ImageSet
@@ -25,9 +26,6 @@ from contune.train.stopwatch import Stopwatch
 from contune.train.take_home import keep_classifier, keep_missing
 from contune.train.thinned import thinned
 from contune.train.trainer import Trainer
-
-if TYPE_CHECKING:
-    from contune.analysis.ahead import MapAhead
 
 MakeTrainer = Callable[[Setup, Method, Loader, RunFolder], Trainer]
 
@@ -80,12 +78,10 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     return result
 
 
-def _evaluate(setup: Setup, method: Method, train: Loader, test: Loader) -> tuple[Evaluation, "MapAhead | None"]:
+def _evaluate(setup: Setup, method: Method, train: Loader, test: Loader) -> tuple[Evaluation, MapAhead | None]:
     """Where a GPU measures, the report's map is begun meanwhile."""
     if not setup.config.run.report or setup.device.type != "cuda":
         return evaluate(setup, method.encoder, train, test, classifier=method.classifier), None
-    from contune.analysis.ahead import MapAhead  # t-SNE is slow to import
-
     begun: list[MapAhead] = []
     evaluation = evaluate(
         setup,
@@ -153,7 +149,7 @@ def _report(
     result: dict[str, Any],
     evaluation: Evaluation | None,
     test_set: ImageSet | None,
-    ahead: "MapAhead | None",
+    ahead: MapAhead | None,
 ) -> None:
     from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
 

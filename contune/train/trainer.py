@@ -5,15 +5,13 @@ a run that was stopped goes on exactly, and any number of processes sees the sam
 """
 
 import time
-from collections.abc import Container, Iterator
-from math import isfinite
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.console import say
 from contune.data.augment import Params, slice_params
 from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Batch, Loader
@@ -21,13 +19,12 @@ from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
-from contune.progress import progress
+from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.collapse import collapse_sentence
 from contune.train.engine import choose_engine, compiled_forward, eager_forward
-from contune.train.finite import CHECKED, TAKEN, checked
+from contune.train.finite import CHECKED, checked
 from contune.train.gradients import recorder_for
 from contune.train.graph import GraphedStep, Step
 from contune.train.guard import Guard
@@ -39,7 +36,7 @@ from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
 from contune.train.signals import Stopped, put_off
-from contune.train.watch import Watch
+from contune.train.watch import Moment, Watch
 
 AUGMENT_STREAM = 1
 
@@ -66,7 +63,6 @@ class Trainer:
         self.gradients = recorder_for(method) if self.run.gradients else None
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
-        self.said_collapsed = False
         self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
         changed = [method, self.optimizer, *([] if self.probe is None else self.probe.parts)]
@@ -83,19 +79,22 @@ class Trainer:
         with put_off() as asked, self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less when it was done before")
-            watch = Watch(log, advance, self.meter)
-            saved_at = time.monotonic()
+            watch = self.watch(log, advance)
+            seconds_before, saved_at = self.seconds, time.monotonic()
             for images_BCHW, labels_B in self._batches(self.step):
                 watch.add(self.take_step(images_BCHW, labels_B))
                 logs = self.step % self.run.log_every == 0 or self.step == self.num_steps
                 if logs:
-                    self.seconds += self.report(watch)
-                    if time.monotonic() - saved_at > self.run.checkpoint_seconds:  # only here: all steps were checked
-                        self._save()
-                        saved_at = time.monotonic()
-                if self._is_stopped(asked(), logs):
-                    self._stop(watch)
-            self._save()
+                    watch.ask(self.moment)
+                stopped = self._is_stopped(asked(), logs)
+                # Else only where means are taken, so that those of a run that goes on from here are the same.
+                if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
+                    self._save(watch, seconds_before)
+                    saved_at = time.monotonic()
+                if stopped:
+                    distributed.barrier()
+                    raise Stopped
+            self._save(watch, seconds_before)
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """One step on a batch; the host does not wait for it."""
@@ -114,28 +113,20 @@ class Trainer:
             return asked
         return logs and distributed.total(torch.tensor(float(asked), device=self.setup.device)).item() > 0
 
-    def _stop(self, watch: Watch) -> None:
-        self.guard.check()
-        self.seconds += watch.seconds
-        self._save()
-        distributed.barrier()
-        raise Stopped
+    def watch(self, log: MetricsLog, advance: Advance) -> Watch:
+        """To be told of every step, and asked once in a while."""
+        return Watch(
+            log,
+            advance,
+            meter=self.meter,
+            guard=self.guard,
+            gradients=self.gradients,
+            views_per_step=self.views_per_step,
+        )
 
-    def report(self, watch: Watch) -> float:
-        """Shows where training is; the seconds since it was last shown."""
-        self.guard.check()
-        of_this_moment = {} if self.gradients is None else self.gradients.read()
-        means, seconds, num_steps = watch.read(of_this_moment)
-        if self.run.on_nan == "skip":
-            means = self._of_steps_taken(means, of_this_moment)
-            if "loss" not in means:
-                return seconds
-        self._warn_of_collapse(means)
-        rate = num_steps * self.views_per_step / seconds
-        epoch = self.step / self.steps_per_epoch
-        values = {"epoch": epoch, "lr": self.lr, **means, "views_per_second": rate}
-        watch.show(self.step, values, f"loss {means['loss']:.3f}  lr {self.lr:.2g}  {rate:,.0f} views/s")
-        return seconds
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.step, self.step / self.steps_per_epoch, self.lr)
 
     @property
     def views_per_second(self) -> float:
@@ -226,21 +217,11 @@ class Trainer:
     def _log(self) -> MetricsLog:
         return MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard)
 
-    def _of_steps_taken(self, means: dict[str, float], of_this_moment: Container[str]) -> dict[str, float]:
-        """Means over the steps that were not skipped, and how many were; without a loss where all of them were."""
-        share = means.pop(TAKEN)
-        taken = {name: mean if name in of_this_moment else mean / share for name, mean in means.items() if share}
-        return {name: mean for name, mean in taken.items() if isfinite(mean)} | {
-            "skipped_steps": self.guard.num_skipped
-        }
-
-    def _warn_of_collapse(self, means: dict[str, float]) -> None:
-        sentence = collapse_sentence(means["effective_rank"], self.step)
-        if sentence is not None and not self.said_collapsed:
-            self.said_collapsed = True
-            say(sentence)
-
-    def _save(self) -> None:
+    def _save(self, watch: Watch, seconds_before: float) -> None:
+        """After a look at every step: weights that are no numbers must not replace those that are."""
+        watch.catch_up()
+        self.guard.judge(self.guard.take())
+        self.seconds = seconds_before + watch.seconds
         if not distributed.is_main():
             return
         state: dict[str, Any] = {

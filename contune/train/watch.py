@@ -1,39 +1,110 @@
-"""What a person sees of the steps: means, written to the log and the bar once in a while."""
+"""What a person sees of the steps: means, written to the log and the bar once in a while.
+
+The device never waits for it: what is asked for at a step is shown when it has come over, a few steps later.
+"""
 
 import time
 from collections.abc import Mapping
+from math import isfinite
+from typing import NamedTuple
 
 from torch import Tensor
 
+from contune.console import say
 from contune.progress import Advance
+from contune.train.collapse import collapse_sentence
+from contune.train.finite import TAKEN
+from contune.train.gradients import GradientRecorder
+from contune.train.guard import Guard, Noted
 from contune.train.log import MetricsLog
-from contune.train.meter import Meter
+from contune.train.meter import Means, Meter
+
+
+class Moment(NamedTuple):
+    """Where training is."""
+
+    step: int
+    epoch: float
+    lr: float
+
+
+class _Asked(NamedTuple):
+    moment: Moment
+    num_steps: int
+    noted: Noted
+    means: Means
+    of_this_moment: frozenset[str]
+    """Which of the means are values of a single step."""
 
 
 class Watch:
-    """Collects what steps return; `read` is where the host waits for the device."""
+    """Collects what steps return and shows it; a step that was not finite is found here too."""
 
-    def __init__(self, log: MetricsLog, advance: Advance, meter: Meter | None = None) -> None:
-        self.log, self.advance = log, advance
-        self.meter = meter or Meter()
-        self.read_at, self.num_timed = time.monotonic(), 0
-
-    def add(self, metrics: Mapping[str, Tensor]) -> None:
-        self.meter.add(metrics)
-        self.num_timed += 1
+    def __init__(
+        self,
+        log: MetricsLog,
+        advance: Advance,
+        *,
+        meter: Meter,
+        guard: Guard,
+        gradients: GradientRecorder | None,
+        views_per_step: int,
+    ) -> None:
+        self.log, self.advance, self.meter, self.guard, self.gradients = log, advance, meter, guard, gradients
+        self.views_per_step = views_per_step
+        self.started = self.shown_at = time.monotonic()
+        self.num_steps = 0
+        self.asked: _Asked | None = None
+        self.said_collapsed = False
 
     @property
     def seconds(self) -> float:
-        """Since the means were last read."""
-        return time.monotonic() - self.read_at
+        return time.monotonic() - self.started
 
-    def read(self, of_this_moment: Mapping[str, Tensor] | None = None) -> tuple[dict[str, float], float, int]:
-        """The means since the last call, the seconds since then, and the number of steps in them."""
-        values, now = self.meter.read(of_this_moment), time.monotonic()
-        seconds, num_steps = now - self.read_at, self.num_timed
-        self.read_at, self.num_timed = now, 0
-        return values, seconds, num_steps
+    def add(self, metrics: Mapping[str, Tensor]) -> None:
+        """Of one more step. What was asked for before and has come over is shown."""
+        self.meter.add(metrics)
+        self.num_steps += 1
+        if self.asked is not None and self.asked.means.totals.is_there():
+            self.catch_up()
 
-    def show(self, step: int, values: Mapping[str, float], text: str) -> None:
-        self.log.write(step, dict(values))
-        self.advance(step, text)
+    def ask(self, moment: Moment) -> None:
+        """For the means since the last call; what was asked for then is shown now at the latest."""
+        self.catch_up()
+        now = {} if self.gradients is None else self.gradients.read()
+        noted, means = self.guard.take(), self.meter.take(now)
+        self.asked = _Asked(moment, self.num_steps, noted, means, frozenset(now))
+        self.num_steps = 0
+        if means.totals.is_there():
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Waits for what was asked for and shows it."""
+        asked, self.asked = self.asked, None
+        if asked is None:
+            return
+        self.guard.judge(asked.noted)
+        means, now = asked.means.wait(), time.monotonic()
+        seconds, self.shown_at = now - self.shown_at, now
+        if TAKEN in means:
+            means = self._of_steps_taken(means, asked.of_this_moment)
+            if "loss" not in means:
+                return
+        self._warn_of_collapse(means, asked.moment.step)
+        step, epoch, lr = asked.moment
+        rate = asked.num_steps * self.views_per_step / seconds
+        self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
+        self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s")
+
+    def _of_steps_taken(self, means: dict[str, float], of_this_moment: frozenset[str]) -> dict[str, float]:
+        """Means over the steps that were not skipped, and how many were; without a loss where all of them were."""
+        share = means.pop(TAKEN)
+        taken = {name: mean if name in of_this_moment else mean / share for name, mean in means.items() if share}
+        finite = {name: mean for name, mean in taken.items() if isfinite(mean)}
+        return finite | {"skipped_steps": self.guard.num_skipped}
+
+    def _warn_of_collapse(self, means: Mapping[str, float], step: int) -> None:
+        sentence = collapse_sentence(means["effective_rank"], step)
+        if sentence is not None and not self.said_collapsed:
+            self.said_collapsed = True
+            say(sentence)

@@ -1,6 +1,7 @@
 """Features and the paper's linear probe: an encoder that is measured does not change."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from contune.data.augment import Augmenter, build_policy
 from contune.data.loader import ResidentLoader, StreamLoader
 from contune.eval import features
 from contune.eval.features import extract_features
+from contune.eval.frozen import cast_once, untuned_convolutions
 from contune.eval.linear import linear_protocol, train_linear
 from contune.models import EncoderSpec
 
@@ -83,6 +85,35 @@ def test_the_probe_learns_and_the_encoder_stays_as_it_was() -> None:
     assert all(parameter.grad is None for parameter in backbone.parameters())
     scores_NK = classifier(extract_features(backbone, ResidentLoader(images, labels_N), SPEC))
     assert torch.equal(scores_NK.argmax(1), labels_N)
+
+
+def test_an_encoder_cast_once_has_the_features_of_one_cast_for_every_batch() -> None:
+    backbone = EncoderSpec(
+        encoder="resnet18", stem="auto", norm="batch", image_size=32, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
+    ).build().eval()  # fmt: skip
+    x_BCHW = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+    def autocast() -> torch.autocast:
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+
+    copy = cast_once(backbone, autocast)
+    assert {p.dtype for p in copy.parameters()} == {torch.bfloat16, torch.float32}, "batch-norm stays as it was"
+    with torch.no_grad(), autocast():
+        assert torch.equal(copy(x_BCHW), backbone(x_BCHW))
+    assert {p.dtype for p in backbone.parameters()} == {torch.float32}
+
+
+def test_without_autocast_there_is_nothing_to_cast() -> None:
+    backbone = encoder()
+    assert cast_once(backbone, nullcontext) is backbone
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_convolutions_are_tuned_as_before_after_a_pass_without(tuned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", tuned)
+    with untuned_convolutions():
+        assert not torch.backends.cudnn.benchmark
+    assert torch.backends.cudnn.benchmark == tuned
 
 
 def test_the_probe_depends_on_its_seed_alone() -> None:

@@ -16,17 +16,17 @@ from contune.train.result import git_revision, versions
 CPU = torch.device("cpu")
 
 
-def test_the_meter_takes_means_since_it_was_last_read() -> None:
+def test_the_meter_takes_means_since_they_were_last_taken() -> None:
     meter = Meter()
     for loss, top1 in ((1.0, 0.0), (2.0, 1.0), (6.0, 0.5)):
         meter.add({"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
     assert meter.count == 3
-    assert meter.read() == {"loss": 3.0, "top1": 0.5}
+    assert meter.take().wait() == {"loss": 3.0, "top1": 0.5}
     meter.add({"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
-    assert meter.read({"now": torch.tensor(0.25)}) == {"loss": 5.0, "now": 0.25}
+    assert meter.take({"now": torch.tensor(0.25)}).wait() == {"loss": 5.0, "now": 0.25}
     meter.add({"loss": torch.tensor(2.0)})
     meter.add({"loss": torch.tensor(4.0)})
-    assert meter.read({"now": torch.tensor(0.5)}) == {"loss": 3.0, "now": 0.5}, "of this moment, not a mean"
+    assert meter.take({"now": torch.tensor(0.5)}).wait() == {"loss": 3.0, "now": 0.5}, "of this moment, not a mean"
 
 
 def test_metrics_are_lines_of_json_that_are_there_at_once(tmp_path: Path) -> None:
