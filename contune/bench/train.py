@@ -1,7 +1,5 @@
 """`contune bench train`: views a second of training, of each part of it, and of the encoder alone."""
 
-import random
-import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -12,18 +10,15 @@ import torch
 
 from contune.bench import record
 from contune.bench.failure import release_memory
+from contune.bench.laps import Stage, run_laps
 from contune.bench.request import clocked_device
 from contune.bench.show import duration
 from contune.bench.train_plot import draw
-from contune.bench.train_stages import BOUND, IMAGE_SIZE, Stage, stages
+from contune.bench.train_stages import BOUND, IMAGE_SIZE, stages
 from contune.console import say, show_table
 from contune.errors import UserError, unknown
 from contune.progress import progress
 from contune.train.engine import ENGINES
-
-WARMUP_STEPS = 6
-"""More than a recorded step takes before it is recorded."""
-LAPS = 9
 
 
 def run_train_bench(
@@ -87,15 +82,8 @@ def _check(encoders: Sequence[str], views: Sequence[int], engines: Sequence[str]
 def _measure(
     field: list[Stage], encoder: str, num_views: int, device: torch.device, seconds: float
 ) -> list[dict[str, Any]]:
-    """Laps in which every stage runs for as long, in an order that changes, so that all meet the same machine."""
-    first_seconds = {stage.name: _timed(stage, WARMUP_STEPS, device) for stage in field}
-    steps = {stage.name: max(2, round(seconds / LAPS / (_timed(stage, 3, device) / 3))) for stage in field}
-    laps: list[dict[str, float]] = []
-    shuffled = random.Random(0)
-    for _ in range(LAPS):
-        order = list(field)
-        shuffled.shuffle(order)
-        laps.append({stage.name: _timed(stage, steps[stage.name], device) / steps[stage.name] for stage in order})
+    timed = run_laps(field, device, seconds)
+    laps = timed.laps
     return [
         {
             "encoder": encoder,
@@ -105,30 +93,11 @@ def _measure(
             "ms": 1000 * median(lap[stage.name] for lap in laps),
             "views_per_second": num_views / median(lap[stage.name] for lap in laps),
             "of_bound": median(lap[BOUND] / lap[stage.name] for lap in laps),
-            "first_seconds": first_seconds[stage.name],
-            "steps": steps[stage.name] * LAPS,
+            "first_seconds": timed.first_seconds[stage.name],
+            "steps": timed.steps[stage.name],
         }
         for stage in field
     ]
-
-
-def _timed(stage: Stage, num_steps: int, device: torch.device) -> float:
-    """Seconds of `num_steps` steps, started with an idle device and waited for."""
-    for _ in range(stage.ahead):
-        stage.step()
-    _wait(device)
-    start = time.perf_counter()
-    for _ in range(num_steps):
-        stage.step()
-    _wait(device)
-    seconds = time.perf_counter() - start
-    stage.pause()
-    return seconds
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:

@@ -97,3 +97,34 @@ def bench_train(
         seconds=seconds,
         out=out,
     )
+
+
+@bench.command(name="methods")
+def bench_methods(
+    methods: Annotated[str, typer.Option(help="Names, with commas between; all if not given.")] = "",
+    encoder: Annotated[str, typer.Option(help="Of all methods.")] = "resnet18",
+    images: Annotated[int, typer.Option(help="In a step, before there are views of them.")] = 256,
+    engine: Annotated[str, typer.Option(help="eager, compile or graph, of steps and passes.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seconds: Annotated[float, typer.Option(help="For each step and each encoder pass.")] = 2.0,
+    out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Time a training step of every method beside its encoder passes alone: what is it that a method costs?
+
+    A method's passes are counted while it runs: BYOL, for one, has the views of a batch through two encoders and the
+    gradient back through one. Without --engine: graph on a GPU, eager on a CPU.
+
+    Examples: `contune bench methods` · `contune bench methods --methods byol,simclr --encoder resnet50 --images 128`
+    """
+    from contune.bench.methods import run_methods_bench
+
+    run_methods_bench(
+        methods=words_in(methods),
+        encoder=encoder,
+        images=images,
+        engine=engine,
+        device=device,
+        seconds=seconds,
+        out=out,
+    )

@@ -7,7 +7,7 @@ from contune.experiments.responses import responses
 from contune.experiments.style import SUPCON, TCL
 from contune.recipes.reported import K1_50000, TABLE_1
 
-K1 = (10, 1000, 2000, 4000, 8000, 50000)
+K1 = (10, 100, 1000, 2000, 4000, 8000, 20000, 50000)
 """The paper does not name its values; these go from none of an effect to too much, about those that it recommends."""
 K1_DIGITS = (10, 100, 500, 2000, 5000)
 OFTEN = ("run.log_every=5",)
