@@ -15,7 +15,7 @@ from contune.methods.base import Method, Output, WithoutLabels, encoded
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
 from contune.models.ema import cosine_momentum, follow, follower
-from contune.models.heads import Prototypes, mlp
+from contune.models.heads import Prototypes, begin_small, mlp
 from contune.settings import ranged
 
 
@@ -53,6 +53,8 @@ class DINO(Method):
         super().__init__(encoder, num_features, num_classes, settings)
         sizes = [num_features, settings.projector_hidden, settings.projector_hidden, settings.projector_dim]
         self.projector = mlp(sizes, norm=False, activation=nn.GELU)
+        # Biases as torch draws them are the same for all images and outweigh what differs: outputs become uniform.
+        begin_small(self.projector)
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes)
         self.teacher = follower(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)

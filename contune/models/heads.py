@@ -49,6 +49,15 @@ def mlp(
     return nn.Sequential(*layers)
 
 
+def begin_small(head: nn.Module) -> None:
+    """Linear layers begin as in a transformer: weights of about 0.02, biases of 0."""
+    for layer in head.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
 class Prototypes(nn.Module):
     """Cosine similarities to K learnt directions: a linear layer whose rows have length 1."""
 

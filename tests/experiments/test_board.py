@@ -225,7 +225,7 @@ def test_a_finished_run_is_drawn_though_its_data_is_gone(tmp_path: Path, monkeyp
     row = find_experiment("fig-k1").rows[0]
     write_run(tmp_path / "out", row, overrides=("data.path=nowhere",), linear=78.5)
     outcomes = board.run(find_experiment("fig-k1").changed(["data.path=nowhere"]), seeds=[0], folder=tmp_path / "out")
-    assert [outcome.remark() for outcome in outcomes] == ["", *["no data"] * 6]
+    assert [outcome.remark() for outcome in outcomes] == ["", *["no data"] * 8]
     assert "78.50" in (tmp_path / "out" / "table.md").read_text()
 
 

@@ -59,7 +59,7 @@ def test_k1_has_a_curve_and_a_point_for_each_value() -> None:
     figure = k1_figure("A title", outcomes("fig-k1"))
     assert {"A title", "TCL, k1 = 10", "50,000", "SupCon", "mean gradient from positives", "the paper"} <= words(figure)
     left, right = figure.axes
-    assert [list(line.get_ydata()) for line in left.lines] == [POSITIVE] * 7  # type: ignore[arg-type]
+    assert [list(line.get_ydata()) for line in left.lines] == [POSITIVE] * 9  # type: ignore[arg-type]
     hollow = [line.get_ydata()[0] for line in right.lines if line.get_markerfacecolor() == "none"]  # type: ignore[index]
     assert hollow == [79.8, 71.8]
 

@@ -87,7 +87,7 @@ def test_augmentations_are_those_of_appendix_b2() -> None:
 
 def test_k1_and_k2_are_those_of_section_4() -> None:
     k1, k2 = configs("fig-k1"), configs("fig-k2")
-    assert [knobs(k1[key])["k1"] for key in k1 if key[0] == TCL] == [10, 1000, 2000, 4000, 8000, 50000]
+    assert [knobs(k1[key])["k1"] for key in k1 if key[0] == TCL] == [10, 100, 1000, 2000, 4000, 8000, 20000, 50000]
     assert [(knobs(k2[key])["k1"], knobs(k2[key])["k2"]) for key in k2 if key[0] == TCL] == [(50000, 1), (50000, 3)]
     assert {config.model.encoder for config in (*k1.values(), *k2.values())} == {"resnet50"}
     assert [row("fig-k2", TCL, at).beside[PAPER] for at in ("1", "3")] == [71.8, 76.2]

@@ -97,14 +97,17 @@ def reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.gpu
 @ignores_torchs_own_warnings
 @pytest.mark.usefixtures("reproducible")
-@pytest.mark.parametrize("engine", ["graph", "compile"])
-def test_every_engine_has_the_losses_of_the_eager_one_over_200_steps(engine: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("engine", "tolerance"), [("graph", 2e-3), ("compile", 5e-3)])
+def test_every_engine_has_the_losses_of_the_eager_one_over_200_steps(
+    engine: str, tolerance: float, tmp_path: Path
+) -> None:
+    """What is fused is rounded once and not after each of its parts: the compiler's losses are nearly the same."""
     losses = []
     for name in ("eager", engine):
         train(tmp_path / name, *GPU_RUN, "optim.epochs=40", f"run.engine={name}")
         losses.append([line["loss"] for line in read_lines(tmp_path / name)][:200])
     assert len(losses[0]) == 200
-    assert losses[1] == pytest.approx(losses[0], rel=2e-3)
+    assert losses[1] == pytest.approx(losses[0], rel=tolerance)
 
 
 @pytest.mark.gpu
