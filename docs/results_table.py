@@ -8,7 +8,8 @@ from statistics import mean
 from typing import Any
 
 from contune.analysis.statistics import Spread
-from contune.config import MACHINE_SETTINGS, Config
+from contune.config import Config
+from contune.experiments.gather import meaning_of
 from contune.recipes.reported import Setting, paper_settings
 from contune.recipes.ssl import ROWS
 
@@ -17,8 +18,6 @@ METHODS = {"tcl": "TCL", "supcon": "SupCon", "cross-entropy": "cross-entropy"}
 METHODS |= {name: row.title for name, row in ROWS.items() if name != "tcl-ssl"}
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 COLUMNS = ("data", "method", "encoder", "epochs", "top-1 %", "measured by", "kNN %", "the paper", "training", "files")
-MAY_DIFFER = ("run.seed", "data.path", *MACHINE_SETTINGS)
-"""Settings in which repetitions of one run may differ."""
 
 Result = dict[str, Any]
 
@@ -51,9 +50,7 @@ def group_by_settings(results: Iterable[tuple[Path, Result]]) -> list[list[tuple
     """Runs that differ in nothing but their seed, together; ordered by data set, encoder, length and method."""
     groups: dict[str, list[tuple[Path, Result]]] = defaultdict(list)
     for path, result in results:
-        flat = {f"{part}.{name}": value for part, values in result["config"].items() for name, value in values.items()}
-        meaning = {key: value for key, value in flat.items() if key not in MAY_DIFFER}
-        groups[json.dumps(meaning, sort_keys=True)].append((path, result))
+        groups[meaning_of(result) or path.name].append((path, result))
     return sorted(groups.values(), key=lambda group: _place(group[0][1]))
 
 

@@ -89,12 +89,15 @@ def _by_row(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[
     """For each row its results by seed, in order; of two with the same seed the first."""
     by_meaning: dict[str, dict[int, Result]] = {}
     for result in sorted(results, key=lambda result: int(result["seed"])):
-        by_meaning.setdefault(_meaning_of(result), {}).setdefault(int(result["seed"]), result)
+        by_meaning.setdefault(meaning_of(result), {}).setdefault(int(result["seed"]), result)
     return [by_meaning.get(_meaning(row.config(overrides, seed=0)), {}) for row in rows]
 
 
-def _meaning_of(result: Result) -> str:
-    """Nothing for the result of a version whose settings this one does not know."""
+def meaning_of(result: Result) -> str:
+    """The same for results of the same settings, whatever the seed; what an older version did not have is a default.
+
+    Nothing for the result of a version whose settings this one does not know.
+    """
     try:
         return _meaning(Config.from_dict(result["config"]))
     except UserError:

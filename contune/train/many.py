@@ -1,14 +1,14 @@
 """Several runs at a time, each in a process of its own, on one device.
 
-A small network leaves gaps on a GPU, which another seed of it fills. Every run has its folder, so that one that fails
-or is stopped takes nothing from the others, and what has been done is not done again.
+A small network leaves much of a GPU unused, which another seed of it takes. Every run has its folder, so that one that
+fails or is stopped takes nothing from the others, and what has been done is not done again.
 """
 
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -27,6 +27,7 @@ from contune.machine import available_cores
 from contune.progress import Report, progress_of_many, report_to
 from contune.run import RunFolder
 from contune.train.session import train
+from contune.train.sharing import side_by_side
 from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
 
 MOST_ON_A_GPU = 4
@@ -59,7 +60,13 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     share = _Share.of(min(parallel, len(waiting)))
     running: dict[Connection, _Run] = {}
     names = [job.title or job.folder.name for job in jobs]
-    with progress_of_many(names) as show, TemporaryDirectory() as logs, stoppable(), _all_stopped(running):
+    with (
+        progress_of_many(names) as show,
+        TemporaryDirectory() as logs,
+        stoppable(),
+        _sharing(jobs, share) as environment,
+        _all_stopped(running),
+    ):
         for number, known in enumerate(results):
             if known is not None:
                 show(number, _ended(known))
@@ -67,7 +74,7 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
             while waiting and len(running) < parallel:
                 number = waiting.pop(0)
                 with put_off():  # so that no process is started and not known of
-                    run = _Run(number, jobs[number], share, Path(logs) / str(number))
+                    run = _Run(number, jobs[number], share, Path(logs) / str(number), environment)
                     running[run.reports] = run
                 show(number, Report("starting", 0, 1, ""))
             for reports in wait(list(running)):
@@ -83,9 +90,17 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
 
 
 def default_parallel(jobs: Sequence[Job]) -> int:
+    return min(len(jobs), MOST_ON_A_GPU) if _on_gpu(jobs) else 1
+
+
+def _on_gpu(jobs: Sequence[Job]) -> bool:
+    """Whether all of them are."""
     devices = {job.config.run.device for job in jobs}
-    on_gpu = all(name.startswith("cuda") or (name == "auto" and torch.cuda.is_available()) for name in devices)
-    return min(len(jobs), MOST_ON_A_GPU) if on_gpu else 1
+    return all(name.startswith("cuda") or (name == "auto" and torch.cuda.is_available()) for name in devices)
+
+
+def _sharing(jobs: Sequence[Job], share: "_Share") -> AbstractContextManager[dict[str, str]]:
+    return side_by_side() if share.num_runs > 1 and _on_gpu(jobs) else nullcontext({})
 
 
 def _check(jobs: Sequence[Job], parallel: int | None) -> None:
@@ -132,13 +147,13 @@ class _Share:
 class _Run:
     """A job in its process, from start to result."""
 
-    def __init__(self, number: int, job: Job, share: _Share, log: Path) -> None:
+    def __init__(self, number: int, job: Job, share: _Share, log: Path, environment: dict[str, str]) -> None:
         self.number, self.job, self.log = number, job, log
         self.error: str | None = None
         context = get_context("spawn")
         self.reports, theirs = context.Pipe(duplex=False)
         self.process: SpawnProcess = context.Process(target=_run, args=(job, share, log, theirs))
-        with _environment(OMP_NUM_THREADS=str(share.threads)):  # read when libraries are loaded
+        with _environment(OMP_NUM_THREADS=str(share.threads), **environment):  # read when libraries are loaded
             self.process.start()
         theirs.close()  # so that the end of the process is the end of what it reports
 
