@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.models import EncoderSpec
+from contune.models.fused_norm import fuse_norms
 from contune.train.device import Autocast
 from contune.train.engine import Engine
 from contune.train.graph import GraphedStep, Step
@@ -22,6 +23,8 @@ def encoder_step(
     memory_format = torch.channels_last if views.device.type == "cuda" else torch.contiguous_format
     encoder: nn.Module = spec.build().to(views.device, memory_format=memory_format)  # type: ignore[call-overload]  # torch types only the 4-D form
     encoder.train()
+    if engine.fused:
+        fuse_norms(encoder)
     views = views.contiguous(memory_format=memory_format)
     step = (_training if trained else _forward_alone)(encoder, autocast, compiled=engine.compiled)
     run: Step = GraphedStep(step, torch.Generator(views.device)) if engine.recorded else step

@@ -96,8 +96,8 @@ def _check(
         raise UserError(f"images must be at least 2, as losses compare them with each other, got {images}")
     if engine not in ENGINES or engine == "auto":
         raise unknown("engine", engine, [name for name in ENGINES if name != "auto"])
-    if engine == "graph" and not can_record(device):
-        raise UserError("engine graph takes a single process on a CUDA device; use eager or compile")
+    if engine in ("graph", "fused") and not can_record(device):
+        raise UserError(f"engine {engine} takes a single process on a CUDA device; use eager or compile")
     if not seconds > 0:
         raise UserError(f"seconds must be above 0, got {seconds:g}")
     build_encoder(encoder)  # knows its name

@@ -104,7 +104,7 @@ def bench_methods(
     methods: Annotated[str, typer.Option(help="Names, with commas between; all if not given.")] = "",
     encoder: Annotated[str, typer.Option(help="Of all methods.")] = "resnet18",
     images: Annotated[int, typer.Option(help="In a step, before there are views of them.")] = 256,
-    engine: Annotated[str, typer.Option(help="eager, compile or graph, of steps and passes.")] = "",
+    engine: Annotated[str, typer.Option(help="eager, graph, fused or compile, of steps and passes.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     seconds: Annotated[float, typer.Option(help="For each step and each encoder pass.")] = 2.0,
     out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,

@@ -23,6 +23,17 @@ def follow(followers: nn.Module, leaders: nn.Module, momentum: Tensor) -> None:
     Running statistics of batch-norm stay the follower's own: it has seen its own batches.
     """
     theirs, ours = ([parameter.detach() for parameter in module.parameters()] for module in (leaders, followers))
-    steps = list(torch._foreach_sub(theirs, ours))
-    torch._foreach_mul_(steps, 1 - momentum)
-    torch._foreach_add_(ours, steps)
+    # SGD that climbs (maximize) along the leader, with a decay of 1: follower - rate · (follower - leader), which reads
+    # and writes every number once and takes its rate from the device.
+    torch._fused_sgd_(
+        ours,
+        theirs,
+        [],
+        weight_decay=1.0,
+        momentum=0.0,
+        lr=(1 - momentum).float(),
+        dampening=0.0,
+        nesterov=False,
+        maximize=True,
+        is_first_step=False,
+    )

@@ -68,4 +68,8 @@ class Prototypes(nn.Module):
     def forward(self, z_ND: Tensor) -> Tensor:
         """(N, K), for z of any length; in the weights' precision also under autocast: temperatures are low."""
         with torch.autocast(z_ND.device.type, enabled=False):
-            return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ F.normalize(self.weight, dim=1).T
+            return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ self.directions_KD.T
+
+    @property
+    def directions_KD(self) -> Tensor:
+        return F.normalize(self.weight, dim=1)

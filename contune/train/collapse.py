@@ -24,17 +24,18 @@ def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
     """
     z_ND = F.normalize(features_ND.float(), dim=1)
     first_BD, second_BD = z_ND.chunk(num_views)[0], z_ND.chunk(num_views)[min(1, num_views - 1)]
-    centred_ND = z_ND - z_ND.mean(dim=0)
+    variance_D, mean_D = torch.var_mean(z_ND, dim=0, correction=0)
+    centred_ND = z_ND - mean_D
     num, dim = centred_ND.shape
     smaller = centred_ND.T @ centred_ND if dim < num else centred_ND @ centred_ND.T
-    distances_BB = (2 - 2 * first_BD @ first_BD.T).clamp(min=0)
-    others_BB = ~torch.eye(len(first_BD), dtype=torch.bool, device=z_ND.device)
-    mean_potential = (distances_BB.mul(-2).exp() * others_BB).sum() / others_BB.sum().clamp(min=1)
+    # exp(-2 d²) is exp(4 cos - 4); an image with itself is no pair.
+    potentials_BB = (first_BD @ first_BD.T).fill_diagonal_(-math.inf).mul_(4).exp_()
+    pairs = max(1, len(first_BD) * (len(first_BD) - 1))
     return {
-        "feature_std": z_ND.std(dim=0, unbiased=False).mean() * math.sqrt(dim),
-        "effective_rank": smaller.diagonal().sum().square() / smaller.square().sum().clamp(min=1e-12),
-        "alignment": (first_BD - second_BD).square().sum(dim=1).mean(),
-        "uniformity": mean_potential.clamp(min=1e-12).log(),
+        "feature_std": variance_D.sqrt().mean() * math.sqrt(dim),
+        "effective_rank": (num * variance_D.sum()).square() / smaller.square().sum().clamp(min=1e-12),
+        "alignment": F.mse_loss(first_BD, second_BD) * dim,
+        "uniformity": (potentials_BB.sum() * (math.exp(-4) / pairs)).clamp(min=1e-12).log(),
     }
 
 

@@ -1,8 +1,8 @@
-"""How a training step is run: as it is, with its forward pass compiled, recorded as a CUDA graph, or both.
+"""How a training step is run: as it is, recorded as a CUDA graph, with its forward pass compiled, or its norms fused.
 
 A GPU finishes the kernels of a small network's step faster than Python starts them, and batch-norm, ReLU and
-addition, one kernel each, move more memory than the convolutions between them. Recording answers the first, the
-compiler, which fuses them, the second.
+addition, one kernel each, move more memory than the convolutions between them. Recording answers the first; the
+second the compiler, which fuses them, or kernels of our own for ResNets, which take seconds to be ready.
 """
 
 import os
@@ -20,7 +20,7 @@ from contune.methods.base import Output
 from contune.train.collapse import spread
 from contune.train.device import Autocast
 
-ENGINES = ("auto", "eager", "compile", "graph")
+ENGINES = ("auto", "eager", "compile", "graph", "fused")
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
 
@@ -32,21 +32,24 @@ class Engine(NamedTuple):
     """Forward pass, autocast and loss compiled as one."""
     recorded: bool
     """The whole step replayed as one CUDA graph."""
+    fused: bool = False
+    """Batch-norm, addition and ReLU of ResNets by `models.fused_norm`."""
 
     def __str__(self) -> str:
-        words = [word for word, on in (("compiled", self.compiled), ("recorded as a CUDA graph", self.recorded)) if on]
-        return " and ".join(words) or "eager"
+        names = {"compiled": self.compiled, "fused": self.fused, "recorded as a CUDA graph": self.recorded}
+        return " and ".join(word for word, on in names.items() if on) or "eager"
 
 
 def choose_engine(name: str, *, device: torch.device, num_steps: int) -> Engine:
     """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough."""
     recordable = can_record(device)
-    if name == "graph" and not recordable:
-        raise UserError("run.engine=graph takes a single process on a CUDA device; use run.engine=auto")
+    if name in ("graph", "fused") and not recordable:
+        raise UserError(f"run.engine={name} takes a single process on a CUDA device; use run.engine=auto")
     if name == "eager":
         return Engine(compiled=False, recorded=False)
     worthwhile = device.type == "cuda" and num_steps >= STEPS_WORTH_COMPILING
-    return Engine(compiled=name == "compile" or (name == "auto" and worthwhile), recorded=recordable)
+    compiled = name == "compile" or (name == "auto" and worthwhile)
+    return Engine(compiled=compiled, recorded=recordable, fused=name == "fused")
 
 
 def can_record(device: torch.device) -> bool:

@@ -41,10 +41,7 @@ class Lars(torch.optim.Optimizer):
             ratios = _ratios(parameters, updates, group)
             updates = list(torch._foreach_add(updates, parameters, alpha=decay))
             torch._foreach_mul_(updates, ratios)
-        momenta = [self._momentum_of(parameter) for parameter in parameters]
-        torch._foreach_mul_(momenta, group["momentum"])
-        torch._foreach_add_(momenta, updates)
-        torch._foreach_sub_(parameters, torch._foreach_mul(momenta, lr))
+        sgd_step(parameters, updates, [self._momentum_of(p) for p in parameters], momentum=group["momentum"], lr=lr)
 
     def _momentum_of(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -54,10 +51,28 @@ class Lars(torch.optim.Optimizer):
         return momentum
 
 
+def sgd_step(
+    parameters: list[Tensor], updates: list[Tensor], momenta: list[Tensor], *, momentum: float, lr: float | Tensor
+) -> None:
+    """m ← momentum · m + update, parameter ← parameter - lr · m, with every number read and written once."""
+    torch._fused_sgd_(
+        parameters,
+        updates,
+        momenta if momentum else [],
+        weight_decay=0.0,
+        momentum=momentum,
+        lr=lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
+
+
 def _ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
     """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either is 0."""
-    w_P = torch.stack(torch._foreach_norm(parameters))
-    g_P = torch.stack(torch._foreach_norm(gradients))
-    trust_P = group["trust_coefficient"] * w_P / (g_P + w_P * group["weight_decay"] + EPSILON)
-    trust_P = torch.where((w_P > 0) & (g_P > 0), trust_P, 1.0)
+    norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).unflatten(0, (2, -1))
+    w_P, g_P = norms_2P
+    trust_P = group["trust_coefficient"] * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
+    trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
     return list((trust_P / group["lr"]).clamp(max=1.0).unbind())

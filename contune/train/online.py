@@ -13,7 +13,8 @@ class OnlineProbe:
     def __init__(self, num_features: int, num_classes: int, device: torch.device) -> None:
         self.classifier = nn.Linear(num_features, num_classes).to(device)
         self.trained = distributed.wrap(self.classifier, device)
-        self.optimizer = torch.optim.SGD(self.classifier.parameters(), lr=0.1, momentum=0.9)
+        fused = device.type == "cuda"
+        self.optimizer = torch.optim.SGD(self.classifier.parameters(), lr=0.1, momentum=0.9, fused=fused)
 
     def step(self, features_ND: Tensor, labels_N: Tensor) -> dict[str, Tensor]:
         """One step on the features of a training batch; its loss and accuracy there."""

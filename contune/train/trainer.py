@@ -19,6 +19,7 @@ from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
+from contune.models.fused_norm import fuse_norms
 from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
@@ -51,6 +52,9 @@ class Trainer:
         self.steps_per_epoch = len(self._epoch_indices(0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
         self.augmenter = setup.augmenter(view_policies(setup.config.augment))
+        self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
+        if self.engine.fused:
+            fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
         self.optimizer = build_optimizer(
             method,
@@ -63,7 +67,6 @@ class Trainer:
         self.gradients = recorder_for(method) if self.run.gradients else None
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
-        self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
         changed = [method, self.optimizer, *([] if self.probe is None else self.probe.parts)]
         step = checked(self._step, method, changed, skip=self.run.on_nan == "skip")

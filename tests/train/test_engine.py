@@ -29,6 +29,7 @@ QUICK = ("tcl", "byol", "dino", "swav")
         ("auto", CUDA, LONG - 1, False, True),
         ("auto", CPU, LONG, False, False),
         ("graph", CUDA, LONG, False, True),
+        ("fused", CUDA, LONG, False, True),
         ("compile", CUDA, 1, True, True),
         ("compile", CPU, 1, True, False),
         ("eager", CUDA, LONG, False, False),
@@ -36,17 +37,19 @@ QUICK = ("tcl", "byol", "dino", "swav")
 )
 def test_what_is_chosen(name: str, device: torch.device, num_steps: int, compiled: bool, recorded: bool) -> None:
     engine = choose_engine(name, device=device, num_steps=num_steps)
-    assert engine == Engine(compiled=compiled, recorded=recorded)
+    assert engine == Engine(compiled=compiled, recorded=recorded, fused=name == "fused")
 
 
 def test_an_engine_in_words() -> None:
     assert str(Engine(compiled=False, recorded=False)) == "eager"
     assert str(Engine(compiled=True, recorded=True)) == "compiled and recorded as a CUDA graph"
+    assert str(Engine(compiled=False, recorded=True, fused=True)) == "fused and recorded as a CUDA graph"
 
 
-def test_asking_for_a_recording_where_it_cannot_be_is_a_sentence() -> None:
-    with pytest.raises(UserError, match=r"run\.engine=graph takes a single process on a CUDA device"):
-        choose_engine("graph", device=CPU, num_steps=LONG)
+@pytest.mark.parametrize("name", ["graph", "fused"])
+def test_asking_for_a_recording_where_it_cannot_be_is_a_sentence(name: str) -> None:
+    with pytest.raises(UserError, match=rf"run\.engine={name} takes a single process on a CUDA device"):
+        choose_engine(name, device=CPU, num_steps=LONG)
 
 
 @pytest.mark.parametrize("name", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
@@ -97,7 +100,7 @@ def reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.gpu
 @ignores_torchs_own_warnings
 @pytest.mark.usefixtures("reproducible")
-@pytest.mark.parametrize(("engine", "tolerance"), [("graph", 2e-3), ("compile", 5e-3)])
+@pytest.mark.parametrize(("engine", "tolerance"), [("graph", 2e-3), ("compile", 5e-3), ("fused", 5e-3)])
 def test_every_engine_has_the_losses_of_the_eager_one_over_200_steps(
     engine: str, tolerance: float, tmp_path: Path
 ) -> None:
@@ -113,7 +116,7 @@ def test_every_engine_has_the_losses_of_the_eager_one_over_200_steps(
 @pytest.mark.gpu
 @ignores_torchs_own_warnings
 @pytest.mark.usefixtures("reproducible")
-@pytest.mark.parametrize("engine", ["graph", "compile"])
+@pytest.mark.parametrize("engine", ["graph", "compile", "fused"])
 def test_a_run_that_was_stopped_goes_on_exactly(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped by a step that fails, in the middle of an epoch and long after the recording."""
     settings = (*GPU_RUN, "optim.epochs=8", "run.checkpoint_seconds=0", f"run.engine={engine}")
