@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import contune
 from contune import ContrastiveEncoder
 from contune.errors import UserError
-from contune.train import trainer
+from contune.train import watch
 
 DIGITS = (load_digits().images * 255 / 16).round().astype(np.uint8)
 LABELS = load_digits().target
@@ -179,7 +179,7 @@ def test_other_wrong_requests(tmp_path: Path) -> None:
 def test_it_is_silent_and_turns_remarks_into_warnings(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trainer, "collapse_sentence", lambda rank, step: "the features have collapsed")
+    monkeypatch.setattr(watch, "collapse_sentence", lambda rank, step: "the features have collapsed")
     with pytest.warns(UserWarning, match="the features have collapsed"):
         quick().fit(DIGITS[:64], LABELS[:64])
     assert capfd.readouterr() == ("", "")

@@ -1,7 +1,7 @@
 """Pair losses as pure functions, and thin Modules over three of them."""
 
 from contune.losses.arb import arb_loss
-from contune.losses.clusters import sinkhorn, swapped_prediction_loss
+from contune.losses.clusters import sinkhorn, sinkhorn_of_cosines, swapped_prediction_loss
 from contune.losses.contrastive import ntxent_loss, supcon_loss, tcl_loss
 from contune.losses.distillation import dino_loss
 from contune.losses.infonce import infonce_loss
@@ -26,6 +26,7 @@ __all__ = [
     "regression_loss",
     "relation_loss",
     "sinkhorn",
+    "sinkhorn_of_cosines",
     "supcon_loss",
     "swapped_prediction_loss",
     "tcl_loss",

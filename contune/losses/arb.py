@@ -1,18 +1,22 @@
 """Each dimension of a view aligned with an orthonormal base near the other view: ARB.
 
-Shapes: B samples, row by row the same in both views; D embedding size; L the larger of the two and S the smaller.
+Shapes: B samples, row by row the same in both views; D embedding size; L the larger of the two and S the smaller;
+2 where both views are one tensor.
 """
 
 import math
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from contune.losses.checks import check_positive
-from contune.losses.redundancy import standardized, two_views
+from contune.losses.redundancy import standardized_views
 
 LARGEST_SCALE = 1.6
 """Below √3, at which a step would send the largest singular value to 0 and its digits with it."""
+TOGETHER = 7
+"""The last steps, taken on (S, S) matrices: by then no singular value is below 0.03, so that squares will do."""
 
 
 def arb_loss(z1: Tensor, z2: Tensor, *, ridge: float = 1e-5) -> Tensor:
@@ -27,17 +31,16 @@ def arb_loss(z1: Tensor, z2: Tensor, *, ridge: float = 1e-5) -> Tensor:
     """
     check_positive("ridge", ridge)
     with torch.autocast(z1.device.type, enabled=False):
-        z1_BD, z2_BD = (standardized(z_BD) for z_BD in two_views(z1, z2))
-        return _misalignment(z1_BD, nearest_base(z2_BD, ridge)) + _misalignment(z2_BD, nearest_base(z1_BD, ridge))
-
-
-def _misalignment(z_BD: Tensor, base_BD: Tensor) -> Tensor:
-    return ((z_BD * base_BD).mean(dim=0) - 1).square().sum()
+        z_2BD = standardized_views(z1, z2)
+        of_the_other_2BD = nearest_base(z_2BD, ridge).flip(0)
+        return ((z_2BD * of_the_other_2BD).mean(dim=1) - 1).square().sum()
 
 
 @torch.no_grad()
-def nearest_base(z_BD: Tensor, ridge: float = 1e-5) -> Tensor:
+def nearest_base(z_VBD: Tensor, ridge: float = 1e-5) -> Tensor:
     """Z (ZᵀZ/B + ridge · I)^(-1/2) of standardised embeddings Z: their dimensions made orthogonal, of length √B.
+
+    z_VBD: one Z for each of V views, (V, B, D).
 
     Not by eigenvalues, for which a GPU waits for the host, so that the step could not be recorded. With
     A = [Z/√B; √ridge · I], AᵀA is the matrix in brackets, so A (AᵀA)^(-1/2), the orthogonal factor of A's polar
@@ -48,16 +51,35 @@ def nearest_base(z_BD: Tensor, ridge: float = 1e-5) -> Tensor:
     the covariance is singular: entries, which are about 1, are off by less than 0.001, and by 0.00003 on average;
     through the eigenvalues of the covariance in float32 it can be 0.1 (`tests/losses/test_arb.py`).
     """
-    num, dim = z_BD.shape
-    tall_LS = z_BD if num >= dim else z_BD.T
-    eye_SS = torch.eye(tall_LS.shape[1], dtype=z_BD.dtype, device=z_BD.device)
+    num_views, num, dim = z_VBD.shape
+    tall_VLS = z_VBD if num >= dim else z_VBD.mT
+    large, small = tall_VLS.shape[1:]
+    eye_VSS = torch.eye(small, dtype=z_VBD.dtype, device=z_VBD.device).expand(num_views, -1, -1)
     # No singular value of A is above its Frobenius norm, whose square is D for standardised Z, nor below √ridge.
-    largest = math.sqrt(dim + ridge * len(eye_SS))
-    x = torch.cat([tall_LS / math.sqrt(num), math.sqrt(ridge) * eye_SS]) / largest
-    for scale in newton_schulz_scales(math.sqrt(ridge) / largest, torch.finfo(z_BD.dtype).eps):
-        x = 1.5 * scale * x - 0.5 * scale**3 * (x @ (x.T @ x))
-    base_LS = math.sqrt(num) * x[: len(tall_LS)]
-    return base_LS if num >= dim else base_LS.T
+    largest = math.sqrt(dim + ridge * small)
+    x = torch.cat([tall_VLS / (math.sqrt(num) * largest), math.sqrt(ridge) / largest * eye_VSS], dim=1)
+    scales = newton_schulz_scales(math.sqrt(ridge) / largest, torch.finfo(z_VBD.dtype).eps)
+    for scale in scales[:-TOGETHER]:
+        # Not x times a sum: rounded beside the large singular values of that, the small ones would lose digits.
+        x = torch.baddbmm(x, x, x.mT @ x, beta=1.5 * scale, alpha=-0.5 * scale**3)
+    x = x @ _last_steps(x.mT @ x, eye_VSS, scales[-TOGETHER:])
+    base_VLS = math.sqrt(num) * x[:, :large]
+    return base_VLS if num >= dim else base_VLS.mT
+
+
+def _last_steps(gram_VSS: Tensor, eye_VSS: Tensor, scales: list[float]) -> Tensor:
+    """What these steps together multiply x by, from xᵀx alone, since each multiplies x by a polynomial of it.
+
+    That is 1.5 · scale · (I - scale²/3 · xᵀx); the numbers before the brackets are left to the end.
+    """
+    growth = 1.0
+    steps: list[Tensor] = []
+    for scale in scales:
+        if steps:
+            gram_VSS = steps[-1] @ gram_VSS @ steps[-1]
+        steps.append(torch.add(eye_VSS, gram_VSS, alpha=-((scale * growth) ** 2) / 3))
+        growth *= 1.5 * scale
+    return growth * reduce(torch.matmul, steps)
 
 
 def newton_schulz_scales(smallest: float, precision: float) -> list[float]:

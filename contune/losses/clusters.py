@@ -1,6 +1,7 @@
 """SwAV's two halves (Caron et al. 2020): assignments to prototypes that use all of them alike, and their prediction.
 
-Shapes: N rows, K prototypes; B images, V views of each, of which the first T have assignments.
+Shapes: N rows, of which R are wanted, D embedding size, K prototypes; B images, V views of each, of which the first T
+have assignments.
 """
 
 import torch
@@ -9,6 +10,10 @@ from torch import Tensor
 from contune.errors import UserError
 from contune.losses.checks import check_embeddings, check_positive, compute_dtype
 from contune.losses.distillation import other_views_loss
+
+LARGEST_EXPONENT = 50.0
+"""Of the ratio of two entries exp(score / ε) that are held as they are; sums over columns and rows can have the power
+3/2 of it, and float32 goes from e⁻⁸⁷ to e⁸⁸."""
 
 
 @torch.no_grad()
@@ -29,9 +34,7 @@ def sinkhorn(
     assigned as if it were not there.
     """
     check_embeddings("scores", scores_NK)
-    check_positive("epsilon", epsilon)
-    if num_iterations < 1:
-        raise UserError(f"num_iterations must be 1 or more, got {num_iterations}")
+    _check_knobs(epsilon, num_iterations)
     with torch.autocast(scores_NK.device.type, enabled=False):
         logits_NK = scores_NK.to(compute_dtype(scores_NK)) / epsilon
         log_weights_N1 = 0.0 if weights_N is None else weights_N.to(logits_NK.dtype).log().unsqueeze(1)
@@ -40,6 +43,49 @@ def sinkhorn(
             column_1K = (logits_NK - row_N1 + log_weights_N1).logsumexp(dim=0, keepdim=True)
             row_N1 = (logits_NK - column_1K).logsumexp(dim=1, keepdim=True)
         return (logits_NK - column_1K - row_N1).exp()
+
+
+@torch.no_grad()
+def sinkhorn_of_cosines(
+    z_TND: Tensor,
+    prototypes_KD: Tensor,
+    weights_TN: Tensor,
+    *,
+    wanted: slice,
+    epsilon: float = 0.05,
+    num_iterations: int = 3,
+) -> Tensor:
+    """`sinkhorn` of the products of unit vectors, T times N of them, with prototypes; the `wanted` rows, (T, R, K).
+
+    With q = exp(product / ε) all along Q_nk = q_nk / (row_n · column_k), so that Q is never written: its sums are
+    products of q with a vector. Where ε is so small that a number could leave float32 the logarithms do it.
+    """
+    _check_knobs(epsilon, num_iterations)
+    with torch.autocast(z_TND.device.type, enabled=False):
+        dtype = compute_dtype(z_TND)
+        logits_TNK = z_TND.to(dtype) / epsilon @ prototypes_KD.to(dtype).T
+        if 2 / epsilon > LARGEST_EXPONENT:
+            pairs = zip(logits_TNK, weights_TN, strict=True)
+            alone = [
+                sinkhorn(one_NK, epsilon=1.0, num_iterations=num_iterations, weights_N=of_N) for one_NK, of_N in pairs
+            ]
+            return torch.stack(alone)[:, wanted]
+        q_TNK = logits_TNK.exp_()
+        weights_TN1 = weights_TN.to(dtype).unsqueeze(2)
+        # In all as much as there are columns, so that neither rows nor columns grow with the iterations.
+        share_TN1 = weights_TN1 * (q_TNK.shape[2] / weights_TN1.sum(dim=1, keepdim=True))
+        column_TK1 = q_TNK.mT @ share_TN1
+        for _ in range(num_iterations - 1):
+            row_TN1 = q_TNK @ column_TK1.reciprocal()
+            column_TK1 = q_TNK.mT @ (share_TN1 / row_TN1)
+        assigned_TRK = q_TNK[:, wanted] / column_TK1.mT
+        return assigned_TRK / assigned_TRK.sum(dim=2, keepdim=True)
+
+
+def _check_knobs(epsilon: float, num_iterations: int) -> None:
+    check_positive("epsilon", epsilon)
+    if num_iterations < 1:
+        raise UserError(f"num_iterations must be 1 or more, got {num_iterations}")
 
 
 def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temperature: float = 0.1) -> Tensor:

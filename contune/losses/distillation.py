@@ -27,7 +27,8 @@ def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:
     with torch.autocast(logits_VBK.device.type, enabled=False):
         log_p_VBK = logits_VBK.to(compute_dtype(logits_VBK)).log_softmax(dim=2)
         others_TBK = log_p_VBK.sum(dim=0) - log_p_VBK[:num_targets]
-        return -(targets_TBK.detach() * others_TBK).sum(dim=2).mean() / (num_views - 1)
+        num_compared = num_targets * (num_views - 1) * targets_TBK.shape[1]
+        return (targets_TBK.detach() * others_TBK).sum() / -num_compared
 
 
 def dino_targets(teacher_TBK: Tensor, centre_K: Tensor, *, temperature: float | Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Two views alike and the dimensions of an embedding unlike: Barlow Twins and VICReg, which need no negatives.
 
-Shapes: B samples, row by row the same in both views; D embedding size.
+Shapes: B samples, row by row the same in both views; D embedding size; 2 where both views are one tensor.
 """
 
 import torch
@@ -23,10 +23,17 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, redundancy: float = 0.0051) -> 
     """
     check_not_negative("redundancy", redundancy)
     with torch.autocast(z1.device.type, enabled=False):
-        z1_BD, z2_BD = (standardized(z_BD) for z_BD in two_views(z1, z2))
-        C_DD = z1_BD.T @ z2_BD / len(z1_BD)
-        invariance = (1 - C_DD.diagonal()).square().sum()
-        return invariance + redundancy * off_diagonal(C_DD).square().sum()
+        z1_BD, z2_BD = z_2BD = standardized_views(z1, z2)
+        num, dim = z1_BD.shape
+        C_D = (z1_BD * z2_BD).mean(dim=0)
+        invariance = (1 - C_D).square().sum()
+        if has_many_dimensions(num, dim):
+            gram1_BB, gram2_BB = z_2BD @ z_2BD.mT / num
+            redundant = (gram1_BB * gram2_BB).sum() - C_D.square().sum()
+        else:
+            redundant = off_diagonal(z1_BD.T @ z2_BD / num).square().sum()
+        loss: Tensor = invariance + redundancy * redundant
+        return loss
 
 
 def vicreg_loss(
@@ -48,9 +55,17 @@ def vicreg_loss(
         check_not_negative(name, weight)
     with torch.autocast(z1.device.type, enabled=False):
         z1_BD, z2_BD = two_views(z1, z2)
+        num, dim = z1_BD.shape
+        z_2BD = torch.stack([z1_BD, z2_BD])
+        centred_2BD = z_2BD - z_2BD.mean(dim=1, keepdim=True)
+        variance_2D = centred_2BD.square().sum(dim=1) / (num - 1)
         s = F.mse_loss(z1_BD, z2_BD)
-        v = _missing_deviation(z1_BD) + _missing_deviation(z2_BD)
-        c = _mean_covariance(z1_BD) + _mean_covariance(z2_BD)
+        v = F.relu(1 - (variance_2D + 1e-4).sqrt()).sum() / dim
+        if has_many_dimensions(num, dim):
+            gram_2BB = centred_2BD @ centred_2BD.mT / (num - 1)
+            c = (gram_2BB.square().sum() - variance_2D.square().sum()) / dim
+        else:
+            c = off_diagonal(centred_2BD.mT @ centred_2BD / (num - 1)).square().sum() / dim
         return invariance * s + variance * v + covariance * c
 
 
@@ -62,21 +77,28 @@ def two_views(z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
     return embeddings(z1, normalize=False), embeddings(z2, normalize=False)
 
 
+def has_many_dimensions(num: int, dim: int) -> bool:
+    """Whether the squares off the diagonal of a (D, D) product C = XᵀY are best had from (B, B) ones.
+
+        Σ_i Σ_{j≠i} C_ij² = Σ_a Σ_b (XXᵀ)_ab (YYᵀ)_ab - Σ_i C_ii²
+
+    These are D / B times cheaper. C has no rank above B, so that with twice as many dimensions, all of one variance, at
+    least half of the first sum lies off the diagonal however they are spread: the difference loses no digits.
+    """
+    return dim >= 2 * num
+
+
 def standardized(z_BD: Tensor) -> Tensor:
     """Every dimension with mean 0 and variance 1 over the batch; one that does not vary is 0."""
     return F.batch_norm(z_BD, None, None, training=True)
 
 
-def off_diagonal(matrix_DD: Tensor) -> Tensor:
-    """The same with zeros on the diagonal."""
-    return matrix_DD - matrix_DD.diagonal().diag()
+def standardized_views(z1: Tensor, z2: Tensor) -> Tensor:
+    """Both views, checked, each by itself: (2, B, D)."""
+    z_B2D: Tensor = standardized(torch.cat(two_views(z1, z2), dim=1)).unflatten(1, (2, -1))
+    return z_B2D.transpose(0, 1)
 
 
-def _missing_deviation(z_BD: Tensor) -> Tensor:
-    return F.relu(1 - (z_BD.var(dim=0) + 1e-4).sqrt()).mean()
-
-
-def _mean_covariance(z_BD: Tensor) -> Tensor:
-    centred_BD = z_BD - z_BD.mean(dim=0)
-    covariance_DD = centred_BD.T @ centred_BD / (len(z_BD) - 1)
-    return off_diagonal(covariance_DD).square().sum() / z_BD.shape[1]
+def off_diagonal(matrix: Tensor) -> Tensor:
+    """The same, (…, D, D), with zeros on the diagonal."""
+    return matrix - matrix.diagonal(dim1=-2, dim2=-1).diag_embed()

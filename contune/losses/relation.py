@@ -31,6 +31,7 @@ def relation_loss(
     with torch.autocast(queries.device.type, enabled=False):
         q_BD, k_BD = (embeddings(rows, normalize=True) for rows in (queries, keys))
         queue_DK = queue.to(q_BD.dtype).T
-        target_BK = (k_BD @ queue_DK / key_temperature).softmax(dim=1)
-        answer_BK = (q_BD @ queue_DK / temperature).log_softmax(dim=1)
+        # Temperatures before the products: what comes after takes a pass over (B, K).
+        target_BK = (k_BD / key_temperature @ queue_DK).softmax(dim=1)
+        answer_BK = (q_BD / temperature @ queue_DK).log_softmax(dim=1)
         return -(target_BK * answer_BK).sum(dim=1).mean()

@@ -1,6 +1,7 @@
 """Whitened views that agree: W-MSE, which cannot collapse, since a whitened batch is spread by construction.
 
-Shapes: B samples, row by row the same in both views; G sub-batches of S samples; D embedding size.
+Shapes: B samples, row by row the same in both views; G sub-batches of S samples; D embedding size; 2 where
+both views are one tensor.
 """
 
 import torch
@@ -31,8 +32,8 @@ def wmse_loss(z1: Tensor, z2: Tensor, *, size: int = 128) -> Tensor:
     """
     check_positive("size", size)
     with torch.autocast(z1.device.type, enabled=False):
-        w1, w2 = (whiten(sub_batches(z_BD, size)).flatten(0, 1) for z_BD in two_views(z1, z2))
-        return regression_loss(w1, w2)
+        z_2GSD = torch.stack([sub_batches(z_BD, size) for z_BD in two_views(z1, z2)])
+        return regression_loss(*whiten(z_2GSD).flatten(1, 2))
 
 
 def sub_batches(z_BD: Tensor, size: int) -> Tensor:

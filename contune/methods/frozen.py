@@ -17,4 +17,4 @@ class Frozen(nn.Module):
     @torch.no_grad()
     def put_back(self, parameter: nn.Parameter, epoch: Tensor) -> None:
         """epoch: how many are done, on the device."""
-        parameter.copy_(torch.where(epoch < self.epochs, self.first, parameter))
+        torch.where(epoch < self.epochs, self.first, parameter, out=parameter)

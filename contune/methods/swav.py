@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.losses import sinkhorn, swapped_prediction_loss
+from contune.losses import sinkhorn_of_cosines, swapped_prediction_loss
 from contune.methods.base import Method, Output, WithoutLabels
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
@@ -58,10 +58,14 @@ class SwAV(Method):
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_views, num_global = len(views), len(global_views(views, self.settings.global_views))
         features_ND = self.encode(views)
-        z_ND = F.normalize(self.projector(features_ND), dim=1)
-        scores_VBK = self.prototypes(z_ND).unflatten(0, (num_views, -1))
-        z_TBD = z_ND.detach().unflatten(0, (num_views, -1))[:num_global]
-        assignments_TBK = torch.stack([self._assign(z_BD, view) for view, z_BD in enumerate(z_TBD)])
+        projected_ND = self.projector(features_ND)
+        # In float32 also under autocast, as temperatures are low.
+        with torch.autocast(features_ND.device.type, enabled=False):
+            c_KD = self.prototypes.directions_KD
+            z_ND = F.normalize(projected_ND.to(c_KD.dtype), dim=1)
+            scores_VBK = (z_ND @ c_KD.T).unflatten(0, (num_views, -1))
+            z_TBD = z_ND.detach().unflatten(0, (num_views, -1))[:num_global]
+            assignments_TBK = self._assign(z_TBD, c_KD)
         loss = swapped_prediction_loss(scores_VBK, assignments_TBK, temperature=self.settings.temperature)
         return Output(loss=loss, features_ND=features_ND.detach(), state={"z_TBD": z_TBD})
 
@@ -73,24 +77,27 @@ class SwAV(Method):
                 self._queue(view).push(z_BD)
 
     @torch.no_grad()
-    def _assign(self, z_BD: Tensor, view: int) -> Tensor:
-        """Of a view's rows, evened out over those of all processes and, when its time has come, the view's queue."""
-        rows_ND, weights_N = distributed.gather(z_BD), None
+    def _assign(self, z_TBD: Tensor, c_KD: Tensor) -> Tensor:
+        """Of each view's rows, evened out over those of all processes and, when its time has come, the view's queue."""
+        parts = [distributed.gather(z_TBD.transpose(0, 1)).transpose(0, 1)]
+        weights = [torch.ones_like(parts[0][..., 0])]
         if self.queues:
-            queue = self._queue(view)
+            queues = [self._queue(view) for view in range(len(z_TBD))]
             # Always along, and of no weight before its time: so the step is the same one throughout.
-            in_use = (self.epoch >= self.settings.queue_epoch) & queue.is_full
-            weights_N = torch.cat([torch.ones_like(rows_ND[:, 0]), in_use.expand(self.settings.queue_size)])
-            rows_ND = torch.cat([rows_ND, queue.values_KD])
-        knobs = self.settings
-        assignments_NK = sinkhorn(
-            self.prototypes(rows_ND),
+            is_full_T = torch.stack([queue.is_full for queue in queues])
+            in_use_T1 = ((self.epoch >= self.settings.queue_epoch) & is_full_T).unsqueeze(1)
+            weights.append(in_use_T1.expand(-1, self.settings.queue_size))
+            parts.append(torch.stack([queue.values_KD for queue in queues]))
+        knobs, num = self.settings, z_TBD.shape[1]
+        start = distributed.rank() * num
+        return sinkhorn_of_cosines(
+            torch.cat(parts, dim=1),
+            c_KD,
+            torch.cat(weights, dim=1),
+            wanted=slice(start, start + num),
             epsilon=knobs.epsilon,
             num_iterations=knobs.sinkhorn_iterations,
-            weights_N=weights_N,
         )
-        start = distributed.rank() * len(z_BD)
-        return assignments_NK[start : start + len(z_BD)]
 
     def _queue(self, view: int) -> Queue:
         queue = self.queues[view]

@@ -22,7 +22,7 @@ class FusedNorm(nn.BatchNorm2d):
     """nn.BatchNorm2d whose output another tensor may be added to, and a ReLU applied to."""
 
     def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
-        if self.training and _has_kernels(x):
+        if self.training and _has_kernels(x) and x.numel() > x.shape[1]:  # torch has a sentence for a single value
             return _NormAct.apply(x, residual, self.weight, self.bias, self, relu)  # type: ignore[no-untyped-call,no-any-return]  # torch leaves it untyped
         y: Tensor = super().forward(x)
         if residual is not None:

@@ -41,5 +41,5 @@ class Queue(nn.Module):
             raise UserError(f"a batch of {num} does not fit a queue of {places}; enlarge the queue")
         at = (self.position + torch.arange(num, device=rows.device)) % places
         self.values_KD.index_copy_(0, at, rows)
-        self.position.copy_((self.position + num) % places)
-        self.num_seen.copy_((self.num_seen + num).clamp(max=places))
+        self.position.add_(num).remainder_(places)
+        self.num_seen.add_(num).clamp_(max=places)

@@ -27,6 +27,11 @@ def embeddings(kind: str, num: int, dim: int, seed: int = 0) -> Tensor:
     return standardized(z + noise * torch.randn(num, dim, generator=generator))
 
 
+def base_of(z: Tensor, ridge: float = 1e-5) -> Tensor:
+    """Of a single view."""
+    return nearest_base(z[None], ridge)[0]
+
+
 def numpy_standardized(z: Array) -> Array:
     return np.asarray((z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5))
 
@@ -54,7 +59,7 @@ def numpy_arb(z1: Array, z2: Array) -> float:
 def test_the_base_in_float32_is_that_of_the_eigenvalues_in_float64(kind: str, num: int, dim: int) -> None:
     """The accuracy that its docstring states, for condition numbers of the covariance up to 2 · 10⁸."""
     z = embeddings(kind, num, dim)
-    error = nearest_base(z).double().numpy() - numpy_base(z.double().numpy())
+    error = base_of(z).double().numpy() - numpy_base(z.double().numpy())
     assert np.abs(error).max() < 1e-3
     assert np.sqrt(np.square(error).mean()) < 5e-5
 
@@ -63,23 +68,29 @@ def test_eigenvalues_in_float32_are_far_less_exact() -> None:
     z = embeddings("near a line", 512, 128)
     values, vectors = torch.linalg.eigh(z.T @ z / len(z))
     base = z @ (vectors * (values.clamp(min=0) + 1e-5).rsqrt()) @ vectors.T
-    errors = [found.double().numpy() - numpy_base(z.double().numpy()) for found in (base, nearest_base(z))]
+    errors = [found.double().numpy() - numpy_base(z.double().numpy()) for found in (base, base_of(z))]
     by_eigenvalues, by_products = (float(np.sqrt(np.square(error).mean())) for error in errors)
     assert by_eigenvalues > 100 * by_products
+
+
+def test_each_view_has_the_base_that_it_has_alone() -> None:
+    views = torch.stack([embeddings(kind, 40, 90, seed) for seed, kind in enumerate(("even", "low rank", "steep"))])
+    alone = torch.stack([base_of(z) for z in views])
+    torch.testing.assert_close(nearest_base(views), alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("ridge", [1e-8, 1e-5, 1e-2])
 def test_the_base_in_float64(ridge: float) -> None:
     for num, dim in ((40, 12), (12, 40)):
         z = embeddings("even", num, dim).double()
-        np.testing.assert_allclose(nearest_base(z, ridge).numpy(), numpy_base(z.numpy(), ridge), atol=1e-9)
+        np.testing.assert_allclose(base_of(z, ridge).numpy(), numpy_base(z.numpy(), ridge), atol=1e-9)
 
 
 def test_the_base_is_orthonormal_where_it_can_be() -> None:
     noise = torch.randn(512, 64, generator=torch.Generator().manual_seed(0))
-    base = nearest_base(standardized(noise))
+    base = base_of(standardized(noise))
     torch.testing.assert_close(base.T @ base / 512, torch.eye(64), rtol=0.0, atol=2e-4)
-    wide = nearest_base(standardized(noise.T))
+    wide = base_of(standardized(noise.T))
     values = torch.linalg.eigvalsh(wide @ wide.T / 64)
     torch.testing.assert_close(values[1:], torch.ones(63), rtol=0.0, atol=1e-3)
     assert values[0] < 1e-3, "the mean, which standardising takes away"
@@ -108,7 +119,7 @@ def test_the_loss_against_numpy(num: int, dim: int) -> None:
 def test_no_gradient_goes_through_the_base() -> None:
     generator = torch.Generator().manual_seed(2)
     z1, z2 = (torch.randn(20, 6, generator=generator).double().requires_grad_() for _ in range(2))
-    base1, base2 = (nearest_base(standardized(z)) for z in (z1, z2))
+    base1, base2 = (base_of(standardized(z)) for z in (z1, z2))
     expected = z1.new_zeros(())
     for z, base in ((z1, base2), (z2, base1)):
         for d in range(6):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses.clusters import sinkhorn, swapped_prediction_loss
+from contune.losses.clusters import sinkhorn, sinkhorn_of_cosines, swapped_prediction_loss
 
 N, K = 12, 5
 
@@ -99,8 +99,49 @@ def test_weights_say_which_rows_count() -> None:
     torch.testing.assert_close(twice, sinkhorn(torch.cat([scores, scores[:1]]))[:N])
 
 
+def rows_whose_products_are(cosines_TNK: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors and prototypes."""
+    return cosines_TNK, torch.eye(cosines_TNK.shape[2], dtype=cosines_TNK.dtype)
+
+
+@pytest.mark.parametrize("num_iterations", [1, 3, 10])
+@pytest.mark.parametrize("epsilon", [0.5, 0.05, 0.04, 0.005])
+def test_unit_vectors_are_assigned_alike_without_logarithms(num_iterations: int, epsilon: float) -> None:
+    """Two matrices at once, one of which has rows that do not count; ε on both sides of where logarithms begin."""
+    both_TNK = torch.stack([cosines(seed=1), cosines(seed=2)])
+    weights_TN = torch.stack([torch.ones(N), torch.arange(N) % 3]).double()
+    found = sinkhorn_of_cosines(
+        *rows_whose_products_are(both_TNK),
+        weights_TN,
+        wanted=slice(2, 9),
+        epsilon=epsilon,
+        num_iterations=num_iterations,
+    )
+    expected = [
+        sinkhorn(one_NK, epsilon=epsilon, num_iterations=num_iterations, weights_N=one_N)[2:9]
+        for one_NK, one_N in zip(both_TNK, weights_TN, strict=True)
+    ]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num", "size"), [(300, 4), (4, 300), (64, 64)])
+@pytest.mark.parametrize("kind", ["poles", "columns", "rows"])
+def test_cosines_of_1_and_minus_1_are_assigned_in_float32_as_in_float64(num: int, size: int, kind: str) -> None:
+    """The largest ratios that cosines can have, at the smallest ε without logarithms, and many iterations."""
+    signs = torch.randn(num, size, generator=torch.Generator().manual_seed(0)).sign()
+    signs = {"poles": signs, "columns": signs[:1].expand(num, size), "rows": signs[:, :1].expand(num, size)}[kind]
+    (found,) = sinkhorn_of_cosines(
+        *rows_whose_products_are(signs[None]), torch.ones(1, num), wanted=slice(None), epsilon=0.04, num_iterations=20
+    )
+    expected = sinkhorn(signs.double(), epsilon=0.04, num_iterations=20)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_assignments_take_no_gradient() -> None:
-    assert not sinkhorn(cosines().requires_grad_()).requires_grad
+    scores = cosines().requires_grad_()
+    assert not sinkhorn(scores).requires_grad
+    vectors, prototypes = rows_whose_products_are(scores[None])
+    assert not sinkhorn_of_cosines(vectors, prototypes, torch.ones(1, N), wanted=slice(None)).requires_grad
 
 
 def nested_swapped(scores: Tensor, assignments: Tensor, temperature: float) -> Tensor:
@@ -150,6 +191,10 @@ def test_low_precision_is_computed_in_float32() -> None:
 def test_wrong_knobs() -> None:
     with pytest.raises(UserError, match="epsilon must be above 0 and finite, got 0"):
         sinkhorn(cosines(), epsilon=0.0)
+    with pytest.raises(UserError, match="epsilon must be above 0 and finite, got -1"):
+        sinkhorn_of_cosines(
+            *rows_whose_products_are(cosines()[None]), torch.ones(1, N), wanted=slice(None), epsilon=-1.0
+        )
     with pytest.raises(UserError, match="num_iterations must be 1 or more, got 0"):
         sinkhorn(cosines(), num_iterations=0)
     with pytest.raises(UserError, match=r"scores must be \(N, d\), got shape \(2, 3, 4\)"):

@@ -52,7 +52,7 @@ def nested_vicreg(z1: Tensor, z2: Tensor, invariance: float, variance: float, co
     return total
 
 
-@pytest.mark.parametrize(("num", "dim"), [(9, 5), (4, 7), (2, 1)])
+@pytest.mark.parametrize(("num", "dim"), [(9, 5), (4, 7), (4, 8), (3, 11), (2, 1)])
 @pytest.mark.parametrize("scale", [1.0, 0.1])
 def test_against_nested_loops(num: int, dim: int, scale: float) -> None:
     z1, z2 = views = [(scale * z).requires_grad_() for z in two_views(num, dim)]
@@ -66,6 +66,39 @@ def test_against_nested_loops(num: int, dim: int, scale: float) -> None:
         torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
         for found, wanted in zip(torch.autograd.grad(actual, views), torch.autograd.grad(expected, views), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+
+
+def as_spread_as_can_be(num: int, dim: int) -> Tensor:
+    """Where both losses lead to: dimensions of variance 1, and no direction with more variance than another."""
+    generator = torch.Generator().manual_seed(0)
+    columns_BB = torch.cat([torch.ones(num, 1), torch.randn(num, num - 1, generator=generator)], dim=1).double()
+    samples = torch.linalg.qr(columns_BB).Q[:, 1:]
+    directions = torch.linalg.qr(torch.randn(dim, num - 1, generator=generator).double()).Q
+    z_BD: Tensor = samples @ directions.T
+    return z_BD / z_BD.std(dim=0)
+
+
+@pytest.mark.parametrize(("num", "dim"), [(64, 512), (64, 128), (64, 127)])
+@pytest.mark.parametrize("kind", ["random", "correlated", "far off", "converged"])
+def test_in_float32_the_products_of_samples_are_as_exact_as_those_of_dimensions(num: int, dim: int, kind: str) -> None:
+    """A difference of two sums on one side of twice as many dimensions as samples, one sum on the other."""
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(num, dim, generator=generator).double()
+    z1 = {
+        "random": noise,
+        "correlated": noise[:, :9] @ noise[:9] + 0.1 * noise,
+        "far off": noise + 30,
+        "converged": as_spread_as_can_be(num, dim),
+    }[kind]
+    z2 = z1 + 0.05 * z1.std(dim=0) * torch.randn(num, dim, generator=generator).double()
+    for loss in LOSSES:
+        exact, rounded = ([z.to(dtype).requires_grad_() for z in (z1, z2)] for dtype in (torch.float64, torch.float32))
+        expected, found = loss(*exact), loss(*rounded)
+        assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+        wanted, given = (
+            torch.autograd.grad(value, z)[0].double() for value, z in ((expected, exact), (found, rounded))
+        )
+        assert (given - wanted).norm() < 5e-5 * wanted.norm()
 
 
 def test_barlow_twins_by_hand() -> None:
