@@ -19,6 +19,7 @@ from contune.bench.request import chosen, clocked_device, counter
 from contune.bench.show import show_checks, show_rows
 from contune.bench.timing import Runner, Summary, is_crowded, race, summarise, warm_up
 from contune.console import say
+from contune.errors import UserError
 from contune.progress import progress
 
 
@@ -34,6 +35,7 @@ class Plan:
     dtype: str
     seconds: float
     host_memory: bool
+    recorded: bool
 
     def batch(self, loss: str, num: int, dim: int) -> Batch:
         return make_batch(loss, num, dim, num_classes=self.num_classes, device=self.device, dtype=self.dtype)
@@ -48,6 +50,7 @@ def run_loss_bench(
     dtype: str = "float32",
     seconds: float = 1.0,
     memory: bool = False,
+    recorded: bool = False,
     compiled: bool | None = None,
     only: Sequence[str] = (),
     out: Path | None = None,
@@ -59,6 +62,7 @@ def run_loss_bench(
         sizes: N, embeddings in a batch, all views counted. dims: d, their length.
         dtype: of the embeddings. seconds: for each contestant at each size, give or take.
         memory: on the CPU, also measure peak memory, each in a process of its own. On a GPU it always is.
+        recorded: on a GPU, everyone's pass is recorded as a CUDA graph and replayed, as in a recorded training step.
         compiled: whether `torch.compile` of the dense form takes part; None, on a GPU only.
         only: names, or beginnings of names, of the contestants that take part; none, all of them.
         out: the JSON file, with a drawing beside it; in benchmarks/results if not given.
@@ -66,6 +70,8 @@ def run_loss_bench(
     """
     check_request(list(sizes), list(dims), num_classes, dtype, seconds)
     where = clocked_device(device)
+    if recorded and where.type != "cuda":
+        raise UserError(f"only a CUDA device records passes, and this is {where}; leave --recorded out")
     compiled = where.type == "cuda" if compiled is None else compiled
     field, absent = (list(contestants), []) if contestants is not None else everyone(where, compiled=compiled)
     field = chosen(field, only)
@@ -78,6 +84,7 @@ def run_loss_bench(
         dtype=dtype,
         seconds=seconds,
         host_memory=memory and where.type == "cpu",
+        recorded=recorded,
     )
     out = out or record.default_path("loss", where)
     record.make_folder(out)
@@ -134,7 +141,7 @@ def _measure(
     count: Callable[[int, str], None],
 ) -> list[dict[str, Any]]:
     """The rows of one loss at one size, of those whose numbers are right."""
-    runners = [Runner(contestant=c) for c in contestants if (c.name, c.loss) in passed]
+    runners = [Runner(contestant=c, recorded=plan.recorded) for c in contestants if (c.name, c.loss) in passed]
     if not runners:
         count(len(contestants), "")
         return []
@@ -207,6 +214,7 @@ def _result(plan: Plan, checks: list[Check], rows: list[dict[str, Any]], absent:
         "k1": K1,
         "k2": K2,
         "seconds": plan.seconds,
+        "recorded": plan.recorded,
         "check_size": CHECK_SIZE,
         "sources": {c.name: c.source for c in plan.contestants},
         "not_installed": absent,

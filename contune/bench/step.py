@@ -1,9 +1,12 @@
 """The piece of work that is timed and weighed: one forward and backward pass."""
 
+import torch
 from torch import Tensor
 
 from contune.bench.batch import Batch
 from contune.bench.contestants import Contestant
+
+CALLS_BEFORE_RECORDING = 3
 
 
 def forward_backward(contestant: Contestant, batch: Batch) -> Tensor:
@@ -11,3 +14,26 @@ def forward_backward(contestant: Contestant, batch: Batch) -> Tensor:
     loss = contestant.function(batch.z_ND, batch.labels_N)
     loss.backward()
     return loss.detach()
+
+
+class RecordedPass:
+    """The same recorded as a CUDA graph, as a training step that is recorded has it: a call replays it."""
+
+    def __init__(self, contestant: Contestant, batch: Batch) -> None:
+        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            for _ in range(CALLS_BEFORE_RECORDING):
+                batch.z_ND.grad = None
+                forward_backward(contestant, batch)
+        current.wait_stream(side)
+        batch.z_ND.grad = None
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.loss = forward_backward(contestant, batch)
+        self.gradient_ND = batch.z_ND.grad  # what every replay writes to, so it is kept
+        batch.z_ND.grad = None
+
+    def __call__(self) -> Tensor:
+        self.graph.replay()
+        return self.loss

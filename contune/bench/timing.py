@@ -11,7 +11,7 @@ import torch
 from contune.bench.batch import Batch
 from contune.bench.contestants import BASELINE, Contestant
 from contune.bench.failure import Failure, attempt, release_memory
-from contune.bench.step import forward_backward
+from contune.bench.step import RecordedPass, forward_backward
 
 GPU_WARMUPS, CPU_WARMUPS, SLOW_WARMUPS = 20, 3, 2
 _SLOW_MS = 200.0
@@ -24,6 +24,9 @@ class Runner:
     """A contestant on a batch, and what has been measured of it so far."""
 
     contestant: Contestant
+    recorded: bool = False
+    """Whether its pass is recorded and replayed, on a GPU."""
+    replay: RecordedPass | None = None
     warmups: int = 0
     value: float | None = None
     ms: dict[int, float] = field(default_factory=dict)
@@ -52,6 +55,9 @@ def warm_up(runner: Runner, batch: Batch) -> str | None:
         ms, _ = _fresh_call(runner, batch)
         usual = GPU_WARMUPS if device.type == "cuda" else CPU_WARMUPS
         runner.warmups = SLOW_WARMUPS if ms > _SLOW_MS else usual
+        if runner.recorded:
+            runner.replay = RecordedPass(runner.contestant, batch)
+            runner.value = float(_fresh_call(runner, batch)[1])
         for _ in range(runner.warmups - 2):
             _fresh_call(runner, batch)
 
@@ -116,7 +122,7 @@ def _fresh_call(runner: Runner, batch: Batch) -> tuple[float, torch.Tensor]:
     if batch.z_ND.device.type == "cuda":
         return _gpu_call(runner, batch)
     start = time.perf_counter()
-    loss = forward_backward(runner.contestant, batch)
+    loss = _call(runner, batch)
     return 1000 * (time.perf_counter() - start), loss
 
 
@@ -125,10 +131,14 @@ def _gpu_call(runner: Runner, batch: Batch) -> tuple[float, torch.Tensor]:
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize(batch.z_ND.device)
     start.record()
-    loss = forward_backward(runner.contestant, batch)
+    loss = _call(runner, batch)
     end.record()
     torch.cuda.synchronize(batch.z_ND.device)
     return start.elapsed_time(end), loss
+
+
+def _call(runner: Runner, batch: Batch) -> torch.Tensor:
+    return forward_backward(runner.contestant, batch) if runner.replay is None else runner.replay()
 
 
 def is_crowded(batch: Batch) -> bool:

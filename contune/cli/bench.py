@@ -20,6 +20,7 @@ def bench_loss(
     dtype: Annotated[str, typer.Option(help="Of the embeddings: float32, bfloat16, float16.")] = "float32",
     seconds: Annotated[float, typer.Option(help="For each contestant at each size.")] = 1.0,
     memory: Annotated[bool, typer.Option(help="On a CPU, measure peak memory too.")] = False,
+    recorded: Annotated[bool, typer.Option(help="On a GPU, everyone's pass as a CUDA graph, replayed.")] = False,
     only: Annotated[str, typer.Option(help="Beginnings of contestants' names, with commas between.")] = "",
     out: Annotated[Path | None, typer.Option(help="The JSON file; in benchmarks/results if not given.")] = None,
     debug: Debug = False,
@@ -37,6 +38,7 @@ def bench_loss(
         dtype=dtype,
         seconds=seconds,
         memory=memory,
+        recorded=recorded,
         only=words_in(only),
         out=out,
     )

@@ -159,6 +159,40 @@ def test_slow_ones_leave_after_their_time_and_fast_ones_go_on(monkeypatch: pytes
     assert {tuple(order[i : i + 2]) for i in range(0, 10, 2)} == {("slow", "fast"), ("fast", "slow")}
 
 
+def test_what_was_recorded_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def function(z: Tensor, labels: Tensor) -> Tensor:
+        calls.append("called")
+        return baseline().function(z, labels)
+
+    class Replayed:
+        def __init__(self, contestant: Contestant, batch: object) -> None:
+            calls.append(f"{contestant.name} recorded")
+
+        def __call__(self) -> Tensor:
+            calls.append("replayed")
+            return torch.tensor(7.0)
+
+    monkeypatch.setattr(timing, "RecordedPass", Replayed)
+    runner = Runner(contestant=fake("it", function), recorded=True)
+    batch = make_batch("tcl", 8, 4, num_classes=2, device=CPU, dtype="float32")
+    assert timing.warm_up(runner, batch) is None
+    assert runner.value == 7.0, "that of the recording is compared with the others'"
+    timing.race([runner], batch, seconds=1e-6, on_round=lambda index: None)
+    assert calls[:3] == ["called", "called", "it recorded"]
+    assert set(calls[3:]) == {"replayed"}
+    assert len(runner.ms) == 5
+
+
+@pytest.mark.gpu
+def test_a_recording_has_the_numbers_of_a_call(tmp_path: Path) -> None:
+    out = tmp_path / "loss.json"
+    names = ["contune", "SupContrast"]
+    result = run_loss_bench(sizes=[256], dims=[32], device="cuda", seconds=0.05, only=names, recorded=True, out=out)
+    assert {row["status"] for row in result["rows"]} == {"timed"}
+
+
 def test_memory_of_a_process_of_its_own() -> None:
     """SupContrast's form holds several matrices of 1024×1024, 4 MiB each."""
     supcontrast = next(c for c in transcribed_contestants(CPU) if c.name == "SupContrast form")
@@ -185,6 +219,7 @@ def test_labels_are_moved_apart_and_stay_in_the_panel() -> None:
         ({"sizes": [8], "dims": [4], "num_classes": 1}, "no negatives"),
         ({"sizes": [8], "dims": [4], "seconds": 0}, "above 0"),
         ({"sizes": [8], "dims": [4], "device": "meta"}, "cpu and cuda only"),
+        ({"sizes": [8], "dims": [4], "device": "cpu", "recorded": True}, "only a CUDA device records passes"),
     ],
 )
 def test_bad_requests_are_told_so(arguments: dict[str, Any], sentence: str) -> None:
