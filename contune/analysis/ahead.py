@@ -21,7 +21,7 @@ class MapAhead:
 
 def _points(features_MD: Tensor) -> np.ndarray | None:
     """All that the report imports is imported here, in the thread: scikit-learn and matplotlib take seconds."""
-    from contune.analysis import report  # noqa: F401
+    from contune.analysis import report  # noqa: F401  # imported now, used later
     from contune.analysis.embedding_map import MAX_POINTS
     from contune.analysis.measured import evenly_spaced
     from contune.analysis.projection import project, unmappable

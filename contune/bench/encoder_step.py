@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.models import EncoderSpec
-from contune.models.fused_norm import fuse_norms
+from contune.models.fused_resnet import fuse_norms
 from contune.train.device import Autocast
 from contune.train.engine import Engine
 from contune.train.graph import GraphedStep, Step

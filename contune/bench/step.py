@@ -5,8 +5,7 @@ from torch import Tensor
 
 from contune.bench.batch import Batch
 from contune.bench.contestants import Contestant
-
-CALLS_BEFORE_RECORDING = 3
+from contune.train.graph import WARMUP_CALLS, on_side_stream
 
 
 def forward_backward(contestant: Contestant, batch: Batch) -> Tensor:
@@ -20,13 +19,10 @@ class RecordedPass:
     """The same recorded as a CUDA graph, as a training step that is recorded has it: a call replays it."""
 
     def __init__(self, contestant: Contestant, batch: Batch) -> None:
-        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            for _ in range(CALLS_BEFORE_RECORDING):
+        with on_side_stream():
+            for _ in range(WARMUP_CALLS):
                 batch.z_ND.grad = None
                 forward_backward(contestant, batch)
-        current.wait_stream(side)
         batch.z_ND.grad = None
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):

@@ -7,9 +7,7 @@ Shapes: R anchors, C candidates, D embedding size, S splits of the columns.
 """
 
 import math
-import os
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,9 +15,9 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
+from contune.machine import HAS_TRITON, interprets_triton
 
 LOG2_E = math.log2(math.e)
-HAS_TRITON = find_spec("triton") is not None
 SORT_FROM = 4096
 """Candidates from which sorting by label pays: tiles without positives then need no comparisons."""
 RESIDENT_DIM = 256
@@ -243,15 +241,11 @@ def _reason_against(z: Tensor, positives: Tensor | None, knobs: Knobs) -> str | 
         return "goes by labels and not by a matrix of positives"
     if z.dtype == torch.float64:
         return "computes in float32 and got float64"
-    if z.device.type != "cuda" and not _interpreted():
+    if z.device.type != "cuda" and not interprets_triton():
         return f"needs a CUDA device and the embeddings are on {z.device.type}"
     if not HAS_TRITON:
         return "needs the package triton, which comes with torch for CUDA"
     return None
-
-
-def _interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def _tile_kernels() -> Any:

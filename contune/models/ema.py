@@ -5,6 +5,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from contune.models.one_pass import move_towards_
+
 
 def follower(module: nn.Module) -> nn.Module:
     """A copy that no gradient reaches."""
@@ -23,17 +25,4 @@ def follow(followers: nn.Module, leaders: nn.Module, momentum: Tensor) -> None:
     Running statistics of batch-norm stay the follower's own: it has seen its own batches.
     """
     theirs, ours = ([parameter.detach() for parameter in module.parameters()] for module in (leaders, followers))
-    # SGD that climbs (maximize) along the leader, with a decay of 1: follower - rate · (follower - leader), which reads
-    # and writes every number once and takes its rate from the device.
-    torch._fused_sgd_(
-        ours,
-        theirs,
-        [],
-        weight_decay=1.0,
-        momentum=0.0,
-        lr=(1 - momentum).float(),
-        dampening=0.0,
-        nesterov=False,
-        maximize=True,
-        is_first_step=False,
-    )
+    move_towards_(ours, theirs, (1 - momentum).float())

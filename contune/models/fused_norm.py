@@ -1,21 +1,16 @@
 """Batch-norm with the addition and the ReLU that follow it, as one operation: they are most of a ResNet's step.
 
 One after the other each reads and writes all of an activation, and batch-norm reads it twice. Together they read it
-twice and write it once; the compiler does as much, after half a minute of compiling.
+twice and write it once, as what a compiler makes of them does.
 """
 
-import os
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune._vision import timm
-
-HAS_TRITON = find_spec("triton") is not None
-_resnet: Any = timm.models.resnet
+from contune.machine import HAS_TRITON, interprets_triton
 
 
 class FusedNorm(nn.BatchNorm2d):
@@ -64,66 +59,6 @@ class _NormAct(torch.autograd.Function):
         return x_grad, residual_grad, weight_grad_C, bias_grad_C, None, None
 
 
-class _BasicBlock(_resnet.BasicBlock):  # type: ignore[misc]  # timm's is not known to mypy
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
-        hidden = self.bn1(self.conv1(x), relu=True)
-        y: Tensor = self.bn2(self.conv2(hidden), shortcut, relu=True)
-        return y
-
-
-class _Bottleneck(_resnet.Bottleneck):  # type: ignore[misc]
-    def forward(self, x: Tensor) -> Tensor:
-        shortcut = x if self.downsample is None else self.downsample(x)
-        hidden = self.bn1(self.conv1(x), relu=True)
-        hidden = self.bn2(self.conv2(hidden), relu=True)
-        y: Tensor = self.bn3(self.conv3(hidden), shortcut, relu=True)
-        return y
-
-
-class _ResNet(_resnet.ResNet):  # type: ignore[misc]
-    def forward_features(self, x: Tensor) -> Tensor:
-        y: Tensor = self.maxpool(self.bn1(self.conv1(x), relu=True))
-        for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
-            y = stage(y)
-        return y
-
-
-_FUSED: dict[type[nn.Module], type[nn.Module]] = {
-    _resnet.BasicBlock: _BasicBlock,
-    _resnet.Bottleneck: _Bottleneck,
-    _resnet.ResNet: _ResNet,
-}
-
-
-def fuse_norms(model: nn.Module) -> None:
-    """Has timm's ResNets in `model`, where they are plain ones, compute so. Weights and their names stay."""
-    for module in list(model.modules()):
-        if type(module) in _FUSED and _is_plain(module):
-            for norm in _norms(module):
-                norm.__class__ = FusedNorm
-            module.__class__ = _FUSED[type(module)]
-
-
-def _norms(module: Any) -> list[nn.Module]:
-    """Of a block or a stem, those of the shortcut included."""
-    shortcut = list(getattr(module, "downsample", None) or [])
-    own = [getattr(module, name, None) for name in ("bn1", "bn2", "bn3")]
-    return [norm for norm in (*own, *shortcut[-1:]) if norm is not None]
-
-
-def _is_plain(module: Any) -> bool:
-    """Nothing between convolution, batch-norm and ReLU, such as attention or what drops parts of it."""
-    between = [getattr(module, name, None) for name in ("se", "drop_path", "drop_block", "aa")]
-    acts = [getattr(module, name, None) for name in ("act1", "act2", "act3")]
-    return (
-        all(part is None or type(part) is nn.Identity for part in between)
-        and all(act is None or type(act) is nn.ReLU for act in acts)
-        and all(type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats for norm in _norms(module))
-        and not getattr(module, "grad_checkpointing", False)
-    )
-
-
 def _has_kernels(x: Tensor) -> bool:
     """On CUDA or, where that was asked for, in Triton's interpreter."""
-    return HAS_TRITON and (x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
+    return HAS_TRITON and (x.is_cuda or interprets_triton())

@@ -2,7 +2,7 @@
 
 A GPU finishes the kernels of a small network's step faster than Python starts them, and batch-norm, ReLU and
 addition, one kernel each, move more memory than the convolutions between them. Recording answers the first; the
-second the compiler, which fuses them, or kernels of our own for ResNets, which take seconds to be ready.
+second the compiler, which fuses them, or, for ResNets, kernels of our own.
 """
 
 import os
@@ -33,7 +33,7 @@ class Engine(NamedTuple):
     recorded: bool
     """The whole step replayed as one CUDA graph."""
     fused: bool = False
-    """Batch-norm, addition and ReLU of ResNets by `models.fused_norm`."""
+    """Batch-norm, addition and ReLU of ResNets by `models.fused_resnet`."""
 
     def __str__(self) -> str:
         names = {"compiled": self.compiled, "fused": self.fused, "recorded as a CUDA graph": self.recorded}

@@ -1,6 +1,7 @@
 """A step as a CUDA graph: recorded once, then replayed with a single launch instead of hundreds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -9,6 +10,16 @@ Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
 """From raw images and labels to the scalars worth a curve."""
 WARMUP_CALLS = 3
 """Calls made as they are before the recording, so that optimizer state and cached constants exist."""
+
+
+@contextmanager
+def on_side_stream() -> Iterator[None]:
+    """Where calls before a recording are made, as it will be itself: memory and libraries are set up by stream."""
+    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
 
 
 class GraphedStep:
@@ -29,7 +40,8 @@ class GraphedStep:
     def __call__(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         self.calls += 1
         if self.calls <= WARMUP_CALLS:
-            return self._warm_up(images_BCHW, labels_B)
+            with on_side_stream():
+                return self.step(images_BCHW, labels_B)
         if self.graph is None:
             self.graph = self._record(images_BCHW, labels_B)
         self.images_BCHW.copy_(images_BCHW)
@@ -37,15 +49,6 @@ class GraphedStep:
             self.labels_B.copy_(labels_B)
         self.graph.replay()
         return self.outputs
-
-    def _warm_up(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        """On a stream of its own, as the recording will be: memory and libraries are set up by stream."""
-        current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
-            outputs = self.step(images_BCHW, labels_B)
-        current.wait_stream(side)
-        return outputs
 
     def _record(self, images_BCHW: Tensor, labels_B: Tensor | None) -> torch.cuda.CUDAGraph:
         self.images_BCHW = images_BCHW.clone()

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contune.models.one_pass import sgd_
+
 EPSILON = 1e-8
 
 
@@ -41,7 +43,7 @@ class Lars(torch.optim.Optimizer):
             ratios = _ratios(parameters, updates, group)
             updates = list(torch._foreach_add(updates, parameters, alpha=decay))
             torch._foreach_mul_(updates, ratios)
-        sgd_step(parameters, updates, [self._momentum_of(p) for p in parameters], momentum=group["momentum"], lr=lr)
+        sgd_(parameters, updates, [self._momentum_of(p) for p in parameters], lr=lr, momentum=group["momentum"])
 
     def _momentum_of(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -49,24 +51,6 @@ class Lars(torch.optim.Optimizer):
             state["momentum_buffer"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         momentum: Tensor = state["momentum_buffer"]
         return momentum
-
-
-def sgd_step(
-    parameters: list[Tensor], updates: list[Tensor], momenta: list[Tensor], *, momentum: float, lr: float | Tensor
-) -> None:
-    """m ← momentum · m + update, parameter ← parameter - lr · m, with every number read and written once."""
-    torch._fused_sgd_(
-        parameters,
-        updates,
-        momenta if momentum else [],
-        weight_decay=0.0,
-        momentum=momentum,
-        lr=lr,
-        dampening=0.0,
-        nesterov=False,
-        maximize=False,
-        is_first_step=False,
-    )
 
 
 def _ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """Several runs at a time, each in a process of its own, on one device.
 
-A small network leaves much of a GPU unused, which another seed of it takes. Every run has its folder, so that one that
-fails or is stopped takes nothing from the others, and what has been done is not done again.
+While one starts, compiles or is measured, another has the GPU. Every run has its folder, so that one that fails or is
+stopped takes nothing from the others, and what has been done is not done again.
 """
 
 import os

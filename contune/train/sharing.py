@@ -1,4 +1,4 @@
-"""Several processes on one GPU. Left alone they take turns, and a small network leaves much of each turn unused.
+"""Several processes on one GPU. Left alone they take turns, even where one's kernels do not fill the device.
 
 NVIDIA's multi-process service (MPS) runs their kernels side by side. Its daemon comes with the driver and is started
 here for as long as the runs last, with a folder of its own, so that nobody else's processes notice.

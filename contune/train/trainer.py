@@ -19,7 +19,7 @@ from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
-from contune.models.fused_norm import fuse_norms
+from contune.models.fused_resnet import fuse_norms
 from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
@@ -83,7 +83,7 @@ class Trainer:
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less when it was done before")
             watch = self.watch(log, advance)
-            seconds_before, saved_at = self.seconds, time.monotonic()
+            saved_at = time.monotonic()
             for images_BCHW, labels_B in self._batches(self.step):
                 watch.add(self.take_step(images_BCHW, labels_B))
                 logs = self.step % self.run.log_every == 0 or self.step == self.num_steps
@@ -92,12 +92,12 @@ class Trainer:
                 stopped = self._is_stopped(asked(), logs)
                 # Else only where means are taken, so that those of a run that goes on from here are the same.
                 if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
-                    self._save(watch, seconds_before)
+                    self._save(watch)
                     saved_at = time.monotonic()
                 if stopped:
                     distributed.barrier()
                     raise Stopped
-            self._save(watch, seconds_before)
+            self._save(watch)
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """One step on a batch; the host does not wait for it."""
@@ -125,6 +125,7 @@ class Trainer:
             guard=self.guard,
             gradients=self.gradients,
             views_per_step=self.views_per_step,
+            seconds=self.seconds,
         )
 
     @property
@@ -220,11 +221,11 @@ class Trainer:
     def _log(self) -> MetricsLog:
         return MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard)
 
-    def _save(self, watch: Watch, seconds_before: float) -> None:
+    def _save(self, watch: Watch) -> None:
         """After a look at every step: weights that are no numbers must not replace those that are."""
         watch.catch_up()
         self.guard.judge(self.guard.take())
-        self.seconds = seconds_before + watch.seconds
+        self.seconds = watch.seconds
         if not distributed.is_main():
             return
         state: dict[str, Any] = {

@@ -49,16 +49,19 @@ class Watch:
         guard: Guard,
         gradients: GradientRecorder | None,
         views_per_step: int,
+        seconds: float = 0.0,
     ) -> None:
         self.log, self.advance, self.meter, self.guard, self.gradients = log, advance, meter, guard, gradients
         self.views_per_step = views_per_step
-        self.started = self.shown_at = time.monotonic()
+        self.shown_at = time.monotonic()
+        self.started = self.shown_at - seconds
         self.num_steps = 0
         self.asked: _Asked | None = None
         self.said_collapsed = False
 
     @property
     def seconds(self) -> float:
+        """Of the whole training, those before this watch began included."""
         return time.monotonic() - self.started
 
     def add(self, metrics: Mapping[str, Tensor]) -> None:

@@ -81,7 +81,7 @@ def test_fused_is_for_cuda_only_when_nobody_asks_for_it() -> None:
 def test_fused_says_why_it_cannot(
     z: Tensor, settings: dict[str, Tensor], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused, "_interpreted", lambda: False)
+    monkeypatch.setattr(fused, "interprets_triton", lambda: False)
     with pytest.raises(UserError) as raised:
         tcl_loss(z, backend="fused", **settings)  # type: ignore[arg-type]  # tensors, all of them
     assert str(raised.value) == f"{sentence}; backend='auto' takes another"

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from contune._vision import timm
 from contune.models import build_encoder, norm_kernels
-from contune.models.fused_norm import FusedNorm, fuse_norms
+from contune.models.fused_norm import FusedNorm
+from contune.models.fused_resnet import fuse_norms
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SIDES = {"resnet-mini": 16, "bottlenecks": 64}

@@ -6,9 +6,7 @@ recorded in a CUDA graph. What each kernel promises is in its file.
 B: images, N: views of them, C: channels, H, W: height, width, S: a view's side.
 """
 
-import os
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -20,8 +18,7 @@ from contune.data.augment.crop_flip import CropFlip, ResizeOnly
 from contune.data.augment.policy import Params, Policy
 from contune.data.augment.simaugment import SimAugment
 from contune.errors import UserError
-
-HAS_TRITON = find_spec("triton") is not None
+from contune.machine import HAS_TRITON, interprets_triton
 
 KERNELS: dict[type, str] = {
     ResizeOnly: "crop_flip",
@@ -69,7 +66,7 @@ def fused_views(
 def _reason_against(policy: Policy, images_BCHW: Tensor) -> str | None:
     if type(policy) not in KERNELS:
         return f"has no kernel for {type(policy).__name__}"
-    if images_BCHW.device.type != "cuda" and not _interpreted():
+    if images_BCHW.device.type != "cuda" and not interprets_triton():
         return f"needs a CUDA device and the images are on {images_BCHW.device.type}"
     if not HAS_TRITON:
         return "needs the package triton, which comes with torch for CUDA"
@@ -77,10 +74,6 @@ def _reason_against(policy: Policy, images_BCHW: Tensor) -> str | None:
         height, width = images_BCHW.shape[-2:]
         return f"has no kernel for {type(policy).__name__} of {policy.image_size} pixels from {height}×{width}"
     return None
-
-
-def _interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def _kernel(policy: Policy) -> Any:

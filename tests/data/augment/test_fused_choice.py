@@ -136,7 +136,7 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_interpreter_has_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "_interpreted", lambda: False)
+    monkeypatch.setattr(fused, "interprets_triton", lambda: False)
     policy = build_policy("none", image_size=16, channels=3)
     assert not fused.is_supported(policy, IMAGES)
     with pytest.raises(UserError, match="needs a CUDA device and the images are on cpu"):
