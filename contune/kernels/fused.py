@@ -15,6 +15,7 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
+from contune.kernels.wide import wide_product
 from contune.machine import HAS_TRITON, interprets_triton
 
 LOG2_E = math.log2(math.e)
@@ -96,7 +97,7 @@ class Plan:
         self.inputs = (self.x_RD, self.y_CD, row_labels, column_labels, own, bands)
 
         blocks, tiles = -(-self.num_rows // tile["BM"]), -(-num_columns // tile["BN"])
-        tiles_per_split = -(-tiles // min(tiles, max(1, 2 * _num_processors(x_RD.device) // blocks)))
+        tiles_per_split = -(-tiles // min(tiles, max(1, 2 * num_processors(x_RD.device) // blocks)))
         self.num_splits = -(-tiles // tiles_per_split)
         self.grid = (blocks, self.num_splits)
         self.sizes = (self.num_rows, num_columns, tiles_per_split * tile["BN"], pairs.self_start or 0)
@@ -187,7 +188,7 @@ class Plan:
             _tile_kernels().gradient_kernel[(-(-(stop - start) // block), self.num_splits)](
                 *self.inputs, row_5R, column_5C, h_BC, *self.sizes, *numbers, start, stop, **self.options
             )
-            grad_RD[start:stop] = _wide_product(h_BC, self.y_CD)
+            grad_RD[start:stop] = wide_product(h_BC, self.y_CD)
         return grad_RD
 
     def _floats(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -225,13 +226,6 @@ def padded(dim: int) -> int:
     return max(16, 1 << (dim - 1).bit_length())
 
 
-def _wide_product(h_BC: Tensor, y_CD: Tensor) -> Tensor:
-    """Half precision in, float32 out: the sum over candidates would not fit float16."""
-    if h_BC.dtype == torch.float32 or h_BC.device.type != "cuda":
-        return h_BC.float() @ y_CD.float()
-    return torch.mm(h_BC, y_CD, out_dtype=torch.float32)
-
-
 def _reason_against(z: Tensor, positives: Tensor | None, knobs: Knobs) -> str | None:
     if knobs.k2 == 0:
         return "needs k2 above 0"
@@ -261,5 +255,5 @@ def _row_kernels() -> Any:
 
 
 @cache
-def _num_processors(device: torch.device) -> int:
+def num_processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4

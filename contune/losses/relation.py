@@ -6,6 +6,7 @@ Shapes: B queries, K places in the queue, D embedding size.
 import torch
 from torch import Tensor
 
+from contune.kernels.queued import log_sum_exp, mean_place
 from contune.losses.checks import check_positive, check_queue, check_rows, embeddings
 
 
@@ -30,8 +31,8 @@ def relation_loss(
     check_positive("key_temperature", key_temperature)
     with torch.autocast(queries.device.type, enabled=False):
         q_BD, k_BD = (embeddings(rows, normalize=True) for rows in (queries, keys))
-        queue_DK = queue.to(q_BD.dtype).T
-        # Temperatures before the products: what comes after takes a pass over (B, K).
-        target_BK = (k_BD / key_temperature @ queue_DK).softmax(dim=1)
-        answer_BK = (q_BD / temperature @ queue_DK).log_softmax(dim=1)
-        return -(target_BK * answer_BK).sum(dim=1).mean()
+        queue_KD = queue.to(q_BD.dtype)
+        # Σ_n p_n (q·queue_n) is q with the mean that p makes of the queue.
+        target_BD = mean_place(k_BD, queue_KD, key_temperature)
+        attraction_B = (q_BD * target_BD).sum(dim=1) / temperature
+        return (log_sum_exp(q_BD, queue_KD, temperature) - attraction_B).mean()

@@ -1,4 +1,4 @@
-"""Whether the features still tell images apart: four numbers for the log, and a sentence when they no longer do.
+"""Whether the features still tell images apart: four numbers at log points, and a sentence when they no longer do.
 
 Shapes: N views of all images, V views of each, D features.
 """
@@ -8,6 +8,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from contune.methods import Output
 
 COLLAPSED_RANK = 1.5
 """An effective rank below it: all features lie on one line, or in one point."""
@@ -37,6 +39,20 @@ def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
         "alignment": F.mse_loss(first_BD, second_BD) * dim,
         "uniformity": (potentials_BB.sum() * (math.exp(-4) / pairs)).clamp(min=1e-12).log(),
     }
+
+
+class SpreadRecorder:
+    """Keeps the features of the last step, and on demand says how spread out they are."""
+
+    def __init__(self, num_views: int) -> None:
+        self.num_views = num_views
+        self.features_ND: Tensor
+
+    def keep(self, output: Output) -> None:
+        self.features_ND = output.features_ND
+
+    def read(self) -> dict[str, Tensor]:
+        return spread(self.features_ND, self.num_views)
 
 
 def collapse_sentence(effective_rank: float, step: int) -> str | None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.errors import UserError
 from contune.methods.base import Output
-from contune.train.collapse import spread
 from contune.train.device import Autocast
 
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
@@ -57,12 +56,9 @@ def can_record(device: torch.device) -> bool:
 
 
 def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
-    """The model under autocast, and how spread out its features are."""
-
     def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         with autocast():
             output: Output = model(views, labels_B)
-        output.metrics.update(spread(output.features_ND, len(views)))
         return output
 
     return forward

@@ -25,7 +25,6 @@ class GradientRecorder:
         self.compared: dict[str, Tensor] = {}
 
     def keep(self, output: Output) -> None:
-        """Nothing is computed or copied: of a recorded step these are the tensors that each replay writes to."""
         self.compared = output.state
 
     @torch.no_grad()

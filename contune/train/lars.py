@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contune.machine import HAS_TRITON
 from contune.models.one_pass import sgd_
 
 EPSILON = 1e-8
+BLOCK = 4096
+"""Numbers that a program of the kernel updates."""
 
 
 class Lars(torch.optim.Optimizer):
@@ -37,13 +40,16 @@ class Lars(torch.optim.Optimizer):
                 self._update(parameters, group)
 
     def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        lr, decay = group["lr"], group["weight_decay"]
-        updates = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        if decay:
-            ratios = _ratios(parameters, updates, group)
-            updates = list(torch._foreach_add(updates, parameters, alpha=decay))
-            torch._foreach_mul_(updates, ratios)
-        sgd_(parameters, updates, [self._momentum_of(p) for p in parameters], lr=lr, momentum=group["momentum"])
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        momenta = [self._momentum_of(parameter) for parameter in parameters]
+        if not group["weight_decay"]:
+            sgd_(parameters, gradients, momenta, lr=group["lr"], momentum=group["momentum"])
+        elif _has_kernel(parameters, gradients):
+            _update_by_kernel(parameters, gradients, momenta, group)
+        else:
+            updates = torch._foreach_add(gradients, parameters, alpha=group["weight_decay"])
+            torch._foreach_mul_(updates, _ratios(parameters, gradients, group))
+            sgd_(parameters, list(updates), momenta, lr=group["lr"], momentum=group["momentum"])
 
     def _momentum_of(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]
@@ -55,8 +61,38 @@ class Lars(torch.optim.Optimizer):
 
 def _ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
     """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either is 0."""
-    norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).unflatten(0, (2, -1))
-    w_P, g_P = norms_2P
+    w_P, g_P = norms_2P = _norms(parameters, gradients)
     trust_P = group["trust_coefficient"] * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
     trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
     return list((trust_P / group["lr"]).clamp(max=1.0).unbind())
+
+
+def _norms(parameters: list[Tensor], gradients: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm([*parameters, *gradients])).view(2, -1)
+
+
+def _has_kernel(parameters: list[Tensor], gradients: list[Tensor]) -> bool:
+    """Where memory holds the numbers of a weight and its gradient in the same order and without gaps."""
+    return HAS_TRITON and all(
+        weight.is_cuda and weight.dtype == grad.dtype == torch.float32 and _alike(weight, grad)
+        for weight, grad in zip(parameters, gradients, strict=True)
+    )
+
+
+def _alike(weight: Tensor, grad: Tensor) -> bool:
+    dense = weight.is_contiguous() or (weight.dim() == 4 and weight.is_contiguous(memory_format=torch.channels_last))
+    return dense and weight.stride() == grad.stride()
+
+
+def _update_by_kernel(
+    parameters: list[Tensor], gradients: list[Tensor], momenta: list[Tensor], group: dict[str, Any]
+) -> None:
+    from contune.train.lars_tiles import update_kernel  # needs triton, which a CPU-only torch does not bring
+
+    norms_2P = _norms(parameters, gradients)
+    knobs = (group["momentum"], group["weight_decay"], group["trust_coefficient"], EPSILON)
+    for number, (weight, grad, momentum) in enumerate(zip(parameters, gradients, momenta, strict=True)):
+        size = weight.numel()
+        update_kernel[(-(-size // BLOCK),)](
+            weight, grad, momentum, norms_2P, group["lr"], number, len(parameters), size, *knobs, BLOCK=BLOCK
+        )

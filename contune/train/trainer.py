@@ -24,6 +24,7 @@ from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
+from contune.train.collapse import SpreadRecorder
 from contune.train.engine import choose_engine, compiled_forward, eager_forward
 from contune.train.finite import CHECKED, checked
 from contune.train.gradients import recorder_for
@@ -37,7 +38,7 @@ from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
 from contune.train.signals import Stopped, put_off
-from contune.train.watch import Moment, Watch
+from contune.train.watch import Moment, Recorder, Watch
 
 AUGMENT_STREAM = 1
 
@@ -64,7 +65,9 @@ class Trainer:
             weight_decay=self.optim.weight_decay,
         )
         self.probe = self._online_probe()
-        self.gradients = recorder_for(method) if self.run.gradients else None
+        self.recorders: list[Recorder] = [SpreadRecorder(len(self.augmenter.policies))]
+        if self.run.gradients and (gradients := recorder_for(method)) is not None:
+            self.recorders.append(gradients)
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
@@ -123,7 +126,7 @@ class Trainer:
             advance,
             meter=self.meter,
             guard=self.guard,
-            gradients=self.gradients,
+            recorders=self.recorders,
             views_per_step=self.views_per_step,
             seconds=self.seconds,
         )
@@ -148,8 +151,8 @@ class Trainer:
         output.loss.backward()
         self.optimizer.step()
         self.method.after_step(output)
-        if self.gradients is not None:
-            self.gradients.keep(output)
+        for recorder in self.recorders:
+            recorder.keep(output)
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))

@@ -4,17 +4,17 @@ The device never waits for it: what is asked for at a step is shown when it has 
 """
 
 import time
-from collections.abc import Mapping
-from math import isfinite
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from contune.console import say
+from contune.methods import Output
 from contune.progress import Advance
 from contune.train.collapse import collapse_sentence
 from contune.train.finite import TAKEN
-from contune.train.gradients import GradientRecorder
 from contune.train.guard import Guard, Noted
 from contune.train.log import MetricsLog
 from contune.train.meter import Means, Meter
@@ -26,6 +26,16 @@ class Moment(NamedTuple):
     step: int
     epoch: float
     lr: float
+
+
+class Recorder(Protocol):
+    """Measures the last step where it is asked to, outside the step."""
+
+    def keep(self, output: Output) -> None:
+        """Nothing is computed or copied: of a recorded step these are the tensors that each replay writes to."""
+
+    def read(self) -> dict[str, Tensor]:
+        """Scalars by name, over all processes or of this one; the host does not wait for them."""
 
 
 class _Asked(NamedTuple):
@@ -47,11 +57,11 @@ class Watch:
         *,
         meter: Meter,
         guard: Guard,
-        gradients: GradientRecorder | None,
+        recorders: Sequence[Recorder],
         views_per_step: int,
         seconds: float = 0.0,
     ) -> None:
-        self.log, self.advance, self.meter, self.guard, self.gradients = log, advance, meter, guard, gradients
+        self.log, self.advance, self.meter, self.guard, self.recorders = log, advance, meter, guard, recorders
         self.views_per_step = views_per_step
         self.shown_at = time.monotonic()
         self.started = self.shown_at - seconds
@@ -74,7 +84,7 @@ class Watch:
     def ask(self, moment: Moment) -> None:
         """For the means since the last call; what was asked for then is shown now at the latest."""
         self.catch_up()
-        now = {} if self.gradients is None else self.gradients.read()
+        now = {name: value for recorder in self.recorders for name, value in recorder.read().items()}
         noted, means = self.guard.take(), self.meter.take(now)
         self.asked = _Asked(moment, self.num_steps, noted, means, frozenset(now))
         self.num_steps = 0
@@ -107,7 +117,7 @@ class Watch:
         return finite | {"skipped_steps": self.guard.num_skipped}
 
     def _warn_of_collapse(self, means: Mapping[str, float], step: int) -> None:
-        sentence = collapse_sentence(means["effective_rank"], step)
+        sentence = collapse_sentence(means.get("effective_rank", inf), step)  # it has none after a step that was undone
         if sentence is not None and not self.said_collapsed:
             self.said_collapsed = True
             say(sentence)

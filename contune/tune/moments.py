@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contune.data.loader import Loader
 from contune.files import whole_file
-from contune.methods import Method
+from contune.methods import Method, Output
 from contune.run import RunFolder
 from contune.train.setup import Setup
 from contune.train.trainer import Trainer
@@ -34,17 +34,27 @@ class KeepingTrainer(LookingTrainer):
     ) -> None:
         super().__init__(setup, method, loader, folder, stop_below)
         last = max(self.num_steps - 1, 1)
+        self.compared = _Compared()
+        self.recorders.append(self.compared)
         self.kept_steps = {1 + round(part * last / (NUM_MOMENTS - 1)) for part in range(NUM_MOMENTS)}
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         metrics = super().take_step(images_BCHW, labels_B)
         if self.step in self.kept_steps:
-            assert self.gradients is not None
-            compared = self.gradients.compared
-            z_ND, groups_N = (compared[name].cpu() for name in ("z_ND", "groups_N"))
+            z_ND, groups_N = (self.compared.last[name].cpu() for name in ("z_ND", "groups_N"))
             with whole_file(moment_file(self.folder.path, self.step)) as path:
                 save_file({"z_ND": z_ND.float().contiguous(), "groups_N": groups_N.contiguous()}, path)
         return metrics
+
+
+class _Compared:
+    """A recorder that the log gets nothing from."""
+
+    def keep(self, output: Output) -> None:
+        self.last = output.state
+
+    def read(self) -> dict[str, Tensor]:
+        return {}
 
 
 def moment_file(folder: Path, step: int) -> Path:

@@ -7,6 +7,7 @@ from torch import nn
 
 from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
+from contune.train import lars
 from contune.train.optim import build_optimizer, set_learning_rate
 
 
@@ -42,6 +43,37 @@ def test_lars_is_timms_over_several_steps() -> None:
             stepper.step()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("decay", [1e-4, 0.3])
+def test_the_kernel_of_lars_is_its_torch_code(decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through Triton's interpreter where there is no GPU."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    found = []
+    for kernel in (False, True):
+        module = network().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types only the 4-D form
+        module[3].weight.data[1].zero_()
+        optimizer = build_optimizer(module, "lars", lr=0.4, momentum=0.9, weight_decay=decay)
+        for group in optimizer.param_groups:
+            group["lr"] = torch.tensor(0.4, device=device)
+        monkeypatch.setattr(lars, "_has_kernel", lambda *tensors, on=kernel: on)
+        for step in range(4):
+            x = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(step)).to(device)
+            optimizer.zero_grad()
+            (module(x).square().sum() * (0.1 * step)).backward()
+            optimizer.step()
+        found.append([*module.parameters(), *(state["momentum_buffer"] for state in optimizer.state.values())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_kernel_of_lars_takes_only_what_lies_alike_in_memory() -> None:
+    weight = torch.randn(4, 3, 2, 2)
+    last = weight.contiguous(memory_format=torch.channels_last)
+    assert lars._alike(weight, torch.randn(4, 3, 2, 2))
+    assert lars._alike(last, torch.randn_like(last))
+    assert not lars._alike(last, weight)
+    assert not lars._alike(weight[:, ::2], torch.randn(4, 2, 2, 2))
 
 
 def test_a_constant_rate_stays() -> None:
