@@ -9,8 +9,8 @@ from torch import Tensor
 
 from contune.models import norm_tiles as tiles
 
-ROWS, CHANNELS = 128, 64
-"""Of a tile."""
+ROWS, CHANNELS, WARPS = 128, 64, 8
+"""Of a tile, and who works on it."""
 PROGRAMS = 264
 """That sum; two for each multiprocessor of an H100."""
 CHANNELS_TO_FINISH = 16
@@ -37,7 +37,7 @@ def forward(
     columns = triton.cdiv(num_channels, CHANNELS)
     tiles.sums[(columns, num_splits)](
         x, x, x, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
-        BACKWARD=False, RELU=False, R=ROWS, C=CHANNELS, num_warps=8,
+        BACKWARD=False, RELU=False, R=ROWS, C=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     tiles.finish_forward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
         x, partial, mean_C, rstd_C, running_mean_C, running_var_C, num_batches, num_rows, num_channels, num_splits,
@@ -45,7 +45,7 @@ def forward(
     )  # fmt: skip
     tiles.apply_forward[(triton.cdiv(num_rows, ROWS), columns)](
         x, x if residual is None else residual, weight_C, bias_C, mean_C, rstd_C, y, num_rows, num_channels,
-        ADD=residual is not None, RELU=relu, R=ROWS, C=CHANNELS, num_warps=8,
+        ADD=residual is not None, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     return y, mean_C, rstd_C
 
@@ -63,7 +63,7 @@ def backward(
     columns, relu, given = triton.cdiv(num_channels, CHANNELS), y is not None, x if y is None else y
     tiles.sums[(columns, num_splits)](
         x, given, g, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
-        BACKWARD=True, RELU=relu, R=ROWS, C=CHANNELS, num_warps=8,
+        BACKWARD=True, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     tiles.finish_backward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
         partial, bias_grad_C, weight_grad_C, num_channels, num_splits,
@@ -72,6 +72,6 @@ def backward(
     tiles.apply_backward[(triton.cdiv(num_rows, ROWS), columns)](
         x, given, g, weight_C, mean_C, rstd_C, bias_grad_C, weight_grad_C, x_grad,
         x_grad if residual_grad is None else residual_grad, num_rows, num_channels,
-        ADD=add, RELU=relu, R=ROWS, C=CHANNELS, num_warps=8,
+        ADD=add, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
     )  # fmt: skip
     return x_grad, residual_grad, weight_grad_C, bias_grad_C

@@ -86,7 +86,7 @@ def test_a_batch_of_many_odd_blocks() -> None:
 def test_splits_of_the_columns_and_sorting_change_nothing(
     case: Case, processors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused, "_num_processors", lambda _: processors)
+    monkeypatch.setattr(fused, "num_processors", lambda _: processors)
     assert_float32(case)
 
 

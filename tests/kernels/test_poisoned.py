@@ -69,7 +69,7 @@ def test_fused_writes_all_it_reads(name: str, precision: str, sort_from: int, mo
     monkeypatch.setattr(small, "LARGEST_BATCH", 0)
     monkeypatch.setattr(fused, "SORT_FROM", sort_from)
     monkeypatch.setattr(fused, "COEFFICIENT_BYTES", 1)
-    monkeypatch.setattr(fused, "_num_processors", lambda _: 4 if sort_from == 1 else 1000)
+    monkeypatch.setattr(fused, "num_processors", lambda _: 4 if sort_from == 1 else 1000)
     clean = answer(CASES[name], "fused", torch.float32, precision=precision, device=DEVICE)
     poison(monkeypatch)
     assert_same_bits(answer(CASES[name], "fused", torch.float32, precision=precision, device=DEVICE), clean)
