@@ -5,7 +5,6 @@ Shapes: B samples, row by row the same in both views; D embedding size; L the la
 """
 
 import math
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -15,8 +14,6 @@ from contune.losses.redundancy import standardized_views
 
 LARGEST_SCALE = 1.6
 """Below √3, at which a step would send the largest singular value to 0 and its digits with it."""
-TOGETHER = 7
-"""The last steps, taken on (S, S) matrices: by then no singular value is below 0.03, so that squares will do."""
 
 
 def arb_loss(z1: Tensor, z2: Tensor, *, ridge: float = 1e-5) -> Tensor:
@@ -40,46 +37,39 @@ def arb_loss(z1: Tensor, z2: Tensor, *, ridge: float = 1e-5) -> Tensor:
 def nearest_base(z_VBD: Tensor, ridge: float = 1e-5) -> Tensor:
     """Z (ZᵀZ/B + ridge · I)^(-1/2) of standardised embeddings Z: their dimensions made orthogonal, of length √B.
 
-    z_VBD: one Z for each of V views, (V, B, D).
+    z_VBD: one Z for each of V views, (V, B, D). Where D > B the same holds of Zᵀ, since Z f(ZᵀZ) = f(ZZᵀ) Z: the matrix
+    in brackets is (S, S).
 
-    Not by eigenvalues, for which a GPU waits for the host, so that the step could not be recorded. With
-    A = [Z/√B; √ridge · I], AᵀA is the matrix in brackets, so A (AᵀA)^(-1/2), the orthogonal factor of A's polar
-    decomposition, has the base as its upper rows, but for √B. Newton-Schulz iterations give it with matrix products
-    alone. Where D > B the same holds of Zᵀ, since Z f(ZᵀZ) = f(ZZᵀ) Z: no matrix has more than B columns then.
-
-    A's condition number is the square root of that of the covariance. That is why float32 is enough where
-    the covariance is singular: entries, which are about 1, are off by less than 0.001, and by 0.00003 on average;
-    through the eigenvalues of the covariance in float32 it can be 0.1 (`tests/losses/test_arb.py`).
+    Not by eigenvalues, for which a GPU waits for the host, so that the step could not be recorded: Newton-Schulz
+    iterations give the root with matrix products alone. In float64, for the matrix is nearly singular: its condition
+    number may reach D / ridge.
     """
     num_views, num, dim = z_VBD.shape
-    tall_VLS = z_VBD if num >= dim else z_VBD.mT
-    large, small = tall_VLS.shape[1:]
-    eye_VSS = torch.eye(small, dtype=z_VBD.dtype, device=z_VBD.device).expand(num_views, -1, -1)
-    # No singular value of A is above its Frobenius norm, whose square is D for standardised Z, nor below √ridge.
-    largest = math.sqrt(dim + ridge * small)
-    x = torch.cat([tall_VLS / (math.sqrt(num) * largest), math.sqrt(ridge) / largest * eye_VSS], dim=1)
-    scales = newton_schulz_scales(math.sqrt(ridge) / largest, torch.finfo(z_VBD.dtype).eps)
-    for scale in scales[:-TOGETHER]:
-        # Not x times a sum: rounded beside the large singular values of that, the small ones would lose digits.
-        x = torch.baddbmm(x, x, x.mT @ x, beta=1.5 * scale, alpha=-0.5 * scale**3)
-    x = x @ _last_steps(x.mT @ x, eye_VSS, scales[-TOGETHER:])
-    base_VLS = math.sqrt(num) * x[:, :large]
+    tall_VLS = (z_VBD if num >= dim else z_VBD.mT).double()
+    small = tall_VLS.shape[2]
+    eye_VSS = torch.eye(small, dtype=torch.float64, device=z_VBD.device).expand(num_views, -1, -1)
+    # No eigenvalue is above the trace, which is D for standardised Z, nor below the ridge.
+    largest = dim + ridge * small
+    gram_VSS = torch.baddbmm(ridge / largest * eye_VSS, tall_VLS.mT, tall_VLS, alpha=1 / (num * largest))
+    scales = newton_schulz_scales(math.sqrt(ridge / largest), torch.finfo(z_VBD.dtype).eps)
+    base_VLS = (tall_VLS @ _inverse_root(gram_VSS, eye_VSS, scales) / math.sqrt(largest)).to(z_VBD.dtype)
     return base_VLS if num >= dim else base_VLS.mT
 
 
-def _last_steps(gram_VSS: Tensor, eye_VSS: Tensor, scales: list[float]) -> Tensor:
-    """What these steps together multiply x by, from xᵀx alone, since each multiplies x by a polynomial of it.
+def _inverse_root(gram_VSS: Tensor, eye_VSS: Tensor, scales: list[float]) -> Tensor:
+    """G^(-1/2) of eigenvalues in (0, 1]: what the steps multiply any X with XᵀX = G by, from G alone.
 
-    That is 1.5 · scale · (I - scale²/3 · xᵀx); the numbers before the brackets are left to the end.
+    A step multiplies X by 1.5 · scale · (I - scale²/3 · XᵀX); the numbers before the brackets are left to the end.
     """
     growth = 1.0
-    steps: list[Tensor] = []
-    for scale in scales:
-        if steps:
-            gram_VSS = steps[-1] @ gram_VSS @ steps[-1]
-        steps.append(torch.add(eye_VSS, gram_VSS, alpha=-((scale * growth) ** 2) / 3))
+    product_VSS = eye_VSS
+    for number, scale in enumerate(scales):
+        step_VSS = torch.add(eye_VSS, gram_VSS, alpha=-((scale * growth) ** 2) / 3)
+        product_VSS = product_VSS @ step_VSS if number else step_VSS
+        if number + 1 < len(scales):
+            gram_VSS = step_VSS @ gram_VSS @ step_VSS
         growth *= 1.5 * scale
-    return growth * reduce(torch.matmul, steps)
+    return growth * product_VSS
 
 
 def newton_schulz_scales(smallest: float, precision: float) -> list[float]:
