@@ -42,17 +42,18 @@ def nearest_base(z_VBD: Tensor, ridge: float = 1e-5) -> Tensor:
 
     Not by eigenvalues, for which a GPU waits for the host, so that the step could not be recorded: Newton-Schulz
     iterations give the root with matrix products alone. In float64, for the matrix is nearly singular: its condition
-    number may reach D / ridge.
+    number may reach D / ridge. Apple's GPUs have no float64; there the host does it.
     """
     num_views, num, dim = z_VBD.shape
-    tall_VLS = (z_VBD if num >= dim else z_VBD.mT).double()
+    tall_VLS = (z_VBD.cpu() if z_VBD.device.type == "mps" else z_VBD).double()
+    tall_VLS = tall_VLS if num >= dim else tall_VLS.mT
     small = tall_VLS.shape[2]
-    eye_VSS = torch.eye(small, dtype=torch.float64, device=z_VBD.device).expand(num_views, -1, -1)
+    eye_VSS = torch.eye(small, dtype=torch.float64, device=tall_VLS.device).expand(num_views, -1, -1)
     # No eigenvalue is above the trace, which is D for standardised Z, nor below the ridge.
     largest = dim + ridge * small
     gram_VSS = torch.baddbmm(ridge / largest * eye_VSS, tall_VLS.mT, tall_VLS, alpha=1 / (num * largest))
     scales = newton_schulz_scales(math.sqrt(ridge / largest), torch.finfo(z_VBD.dtype).eps)
-    base_VLS = (tall_VLS @ _inverse_root(gram_VSS, eye_VSS, scales) / math.sqrt(largest)).to(z_VBD.dtype)
+    base_VLS = (tall_VLS @ _inverse_root(gram_VSS, eye_VSS, scales) / math.sqrt(largest)).to(z_VBD)
     return base_VLS if num >= dim else base_VLS.mT
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from contune._vision import timm
+from contune.machine import HAS_TRITON
 from contune.models.fused_norm import FusedNorm
 
 _resnet: Any = timm.models.resnet
@@ -42,13 +43,23 @@ _FUSED: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
+def has_norms_to_fuse(model: nn.Module) -> bool:
+    """Whether all of its ResNets' are; with some of them the compiler has more to give."""
+    parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
+    return HAS_TRITON and bool(parts) and all(_is_fusable(part) for part in parts)
+
+
 def fuse_norms(model: nn.Module) -> None:
     """Has timm's ResNets in `model`, where they are plain ones, compute so. Weights and their names stay."""
     for module in list(model.modules()):
-        if type(module) in _FUSED and _is_plain(module):
+        if _is_fusable(module):
             for norm in _norms(module):
                 norm.__class__ = FusedNorm
             module.__class__ = _FUSED[type(module)]
+
+
+def _is_fusable(module: nn.Module) -> bool:
+    return type(module) in _FUSED and _is_plain(module)
 
 
 def _norms(module: Any) -> list[nn.Module]:

@@ -22,6 +22,8 @@ from contune.train.device import Autocast
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
+STEPS_WORTH_MORE_THAN_FUSED = 100_000
+"""Our own kernels are ready in seconds and 3 to 10 % slower than compiled ones (`benchmarks/README.md`)."""
 
 Forward = Callable[[Sequence[Tensor], Tensor | None], Output]
 
@@ -39,16 +41,21 @@ class Engine(NamedTuple):
         return " and ".join(word for word, on in names.items() if on) or "eager"
 
 
-def choose_engine(name: str, *, device: torch.device, num_steps: int) -> Engine:
-    """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough."""
+def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: bool) -> Engine:
+    """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough.
+
+    fusable: whether the network has norms that `fused` has kernels for.
+    """
     recordable = can_record(device)
     if name in ("graph", "fused") and not recordable:
         raise UserError(f"run.engine={name} takes a single process on a CUDA device; use run.engine=auto")
     if name == "eager":
         return Engine(compiled=False, recorded=False)
-    worthwhile = device.type == "cuda" and num_steps >= STEPS_WORTH_COMPILING
-    compiled = name == "compile" or (name == "auto" and worthwhile)
-    return Engine(compiled=compiled, recorded=recordable, fused=name == "fused")
+    fusable = fusable and recordable
+    worthwhile = num_steps >= (STEPS_WORTH_MORE_THAN_FUSED if fusable else STEPS_WORTH_COMPILING)
+    compiled = name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile)
+    fused = name == "fused" or (name == "auto" and fusable and not compiled)
+    return Engine(compiled=compiled, recorded=recordable, fused=fused)
 
 
 def can_record(device: torch.device) -> bool:

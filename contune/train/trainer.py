@@ -19,7 +19,7 @@ from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
-from contune.models.fused_resnet import fuse_norms
+from contune.models.fused_resnet import fuse_norms, has_norms_to_fuse
 from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
@@ -53,7 +53,9 @@ class Trainer:
         self.steps_per_epoch = len(self._epoch_indices(0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
         self.augmenter = setup.augmenter(view_policies(setup.config.augment))
-        self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps)
+        self.engine = choose_engine(
+            self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=has_norms_to_fuse(method)
+        )
         if self.engine.fused:
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from contune._vision import timm
 from contune.models import build_encoder, norm_kernels
 from contune.models.fused_norm import FusedNorm
-from contune.models.fused_resnet import fuse_norms
+from contune.models.fused_resnet import fuse_norms, has_norms_to_fuse
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SIDES = {"resnet-mini": 16, "bottlenecks": 64}
@@ -102,6 +102,7 @@ def two_of(name: str) -> tuple[nn.Module, nn.Module]:
         plain = build_encoder(name, image_size=16)
     plain = plain.to(DEVICE, memory_format=torch.channels_last)
     fused = deepcopy(plain)
+    assert has_norms_to_fuse(fused)
     fuse_norms(fused)
     return plain, fused
 
@@ -125,9 +126,12 @@ def test_every_norm_is_fused_and_names_and_measuring_stay(name: str) -> None:
 
 def test_what_is_no_plain_resnet_is_left_as_it_is() -> None:
     attentive = timm.create_model("seresnet18" if timm.is_model("seresnet18") else "resnetrs50", num_classes=0)
+    assert not has_norms_to_fuse(attentive)
     fuse_norms(attentive)
     blocks = [block for stage in (attentive.layer1, attentive.layer2) for block in stage]
     assert all(type(block) in (timm.models.resnet.BasicBlock, timm.models.resnet.Bottleneck) for block in blocks)
     grouped = build_encoder("resnet18", norm="group")
+    assert not has_norms_to_fuse(grouped)
+    assert not has_norms_to_fuse(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)))
     fuse_norms(grouped)
     assert not any(isinstance(module, FusedNorm) for module in grouped.modules())
