@@ -132,7 +132,7 @@ class RunConfig:
     precision: str = one_of("auto", ("auto", "fp32", "bf16"))
     """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
     engine: str = one_of("auto", ("auto", "eager", "compile", "graph", "fused"))
-    """`graph` replays a step as a CUDA graph; `fused` (of ResNets) and `compile` join its kernels; `auto`: by length."""
+    """`graph` replays a step as a CUDA graph; `fused` (ResNets) and `compile` join its kernels; `auto`: by length."""
     autotune: bool = True
     """Try cuDNN's convolutions, take the fastest. The choice, and with it the last bits, may differ between runs."""
     log_every: int = ranged(20, low=1)

@@ -12,9 +12,9 @@ from contune.kernels.wide import wide_product
 from contune.losses.checks import check_embeddings, check_positive, compute_dtype
 from contune.losses.distillation import other_views_loss
 
-LARGEST_EXPONENT = 50.0
-"""Of the ratio of two entries exp(score / ε) that are held as they are; sums over columns and rows can have the power
-3/2 of it, and float32 goes from e⁻⁸⁷ to e⁸⁸."""
+LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
+"""Of the ratio of two entries exp(score / ε) that are held as they are, and the same for few iterations. Sums over rows
+and columns can reach that ratio, with many iterations the power 3/2 of it; float32 goes from e⁻⁸⁷ to e⁸⁸."""
 
 
 @torch.no_grad()
@@ -65,7 +65,7 @@ def sinkhorn_of_cosines(
     with torch.autocast(z_TND.device.type, enabled=False):
         dtype = compute_dtype(z_TND)
         z_TND, prototypes_KD = z_TND.to(dtype) / epsilon, prototypes_KD.to(dtype)
-        if 2 / epsilon > LARGEST_EXPONENT:
+        if 2 / epsilon > (LARGEST_OF_FEW if num_iterations <= FEW else LARGEST_EXPONENT):
             pairs = zip(z_TND @ prototypes_KD.T, weights_TN, strict=True)
             alone = [
                 sinkhorn(one_NK, epsilon=1.0, num_iterations=num_iterations, weights_N=of_N) for one_NK, of_N in pairs

@@ -105,7 +105,7 @@ def rows_whose_products_are(cosines_TNK: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("num_iterations", [1, 3, 10])
-@pytest.mark.parametrize("epsilon", [0.5, 0.05, 0.04, 0.005])
+@pytest.mark.parametrize("epsilon", [0.5, 0.05, 0.03, 0.005])
 def test_unit_vectors_are_assigned_alike_without_logarithms(num_iterations: int, epsilon: float) -> None:
     """Two matrices at once, one of which has rows that do not count; ε on both sides of where logarithms begin."""
     both_TNK = torch.stack([cosines(seed=1), cosines(seed=2)])
@@ -124,16 +124,31 @@ def test_unit_vectors_are_assigned_alike_without_logarithms(num_iterations: int,
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("num", "size"), [(300, 4), (4, 300), (64, 64)])
-@pytest.mark.parametrize("kind", ["poles", "columns", "rows"])
-def test_cosines_of_1_and_minus_1_are_assigned_in_float32_as_in_float64(num: int, size: int, kind: str) -> None:
-    """The largest ratios that cosines can have, at the smallest ε without logarithms, and many iterations."""
+@pytest.mark.parametrize(("epsilon", "num_iterations"), [(0.04, 20), (0.0286, 5), (0.0286, 1)])
+@pytest.mark.parametrize(("num", "size"), [(300, 4), (4, 300), (64, 64), (256, 3000), (2, 3000)])
+@pytest.mark.parametrize("kind", ["poles", "columns", "rows", "alone", "crossing", "halves"])
+def test_cosines_of_1_and_minus_1_are_assigned_in_float32_as_in_float64(
+    epsilon: float, num_iterations: int, num: int, size: int, kind: str
+) -> None:
+    """The largest ratios that cosines can have, at the smallest ε without logarithms."""
     signs = torch.randn(num, size, generator=torch.Generator().manual_seed(0)).sign()
-    signs = {"poles": signs, "columns": signs[:1].expand(num, size), "rows": signs[:, :1].expand(num, size)}[kind]
+    row, column = torch.arange(num)[:, None], torch.arange(size)
+    signs = {
+        "poles": signs,
+        "columns": signs[:1].expand(num, size),
+        "rows": signs[:, :1].expand(num, size),
+        "alone": torch.where(row == column, 1.0, -1.0),
+        "crossing": torch.where((row == 0) ^ (column == 0), 1.0, -1.0),
+        "halves": torch.where((row < num // 2) ^ (column < 1), 1.0, -1.0),
+    }[kind]
     (found,) = sinkhorn_of_cosines(
-        *rows_whose_products_are(signs[None]), torch.ones(1, num), wanted=slice(None), epsilon=0.04, num_iterations=20
+        *rows_whose_products_are(signs[None]),
+        torch.ones(1, num),
+        wanted=slice(None),
+        epsilon=epsilon,
+        num_iterations=num_iterations,
     )
-    expected = sinkhorn(signs.double(), epsilon=0.04, num_iterations=20)
+    expected = sinkhorn(signs.double(), epsilon=epsilon, num_iterations=num_iterations)
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
 
 
