@@ -23,15 +23,15 @@ from contune.settings import ranged
 class SwAV(Method):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
 
-    As there, and unlike the authors, who scale the prototypes to length 1 after each step, the length is taken out
-    where they are used.
+    Prototypes have length 1. The authors scale them after each step; here the length is taken out where they are used.
+    solo-learn lets it be learnt.
     """
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         epsilon: float = ranged(0.05, above=0.0)
-        """How soft assignments are before Sinkhorn-Knopp evens them out."""
+        """How soft assignments are before Sinkhorn-Knopp evens them out; in short runs 0.03 gets under way sooner."""
         sinkhorn_iterations: int = ranged(3, low=1)
         queue_size: int = ranged(3840, low=0)
         """Embeddings of earlier batches that are assigned along, for batches smaller than the prototypes' number."""
