@@ -38,7 +38,7 @@ def run_train_bench(
         seconds: for each stage at each size, give or take, after it was compiled.
     """
     where = clocked_device(device)
-    engines = engines or (["eager", "graph", "compile"] if where.type == "cuda" else ["eager"])
+    engines = engines or (["eager", "graph", "compile", "fused"] if where.type == "cuda" else ["eager"])
     _check(encoders, views, engines, seconds)
     out = out or record.default_path("train", where)
     record.make_folder(out)

@@ -85,7 +85,7 @@ def bench_train(
 ) -> None:
     """Count views a second of training under each engine, of its parts, and of what bounds it: the encoder alone.
 
-    Without --engines: eager, graph and compile on a GPU, eager on a CPU.
+    Without --engines: eager, graph, compile and fused on a GPU, eager on a CPU.
 
     Examples: `contune bench train` · `contune bench train --encoders resnet18,resnet50 --views 256,1024`
     """
