@@ -33,6 +33,16 @@ class ParameterGroup:
     """Whether their rate stays at optim.lr, where that of the others follows the schedule."""
 
 
+@dataclass(frozen=True)
+class Guess:
+    """Where a method may be stuck: predictions that are the same for every image."""
+
+    loss: float
+    """What those cost."""
+    advice: str
+    """Settings that get it away from there."""
+
+
 class Method(nn.Module):
     """The base of all methods. The fields of its `Settings` are what `method.*` sets on the command line."""
 
@@ -72,6 +82,11 @@ class Method(nn.Module):
     def parameter_groups(self) -> list[ParameterGroup]:
         """All that is trained; more than one group where some of it has a rate of its own."""
         return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
+
+    @property
+    def guess(self) -> Guess | None:
+        """Of a method that predicts prototypes; None where no such loss is known."""
+        return None
 
     def set_time(self, epoch: float, epochs: int) -> None:
         """Called before each step: `epoch` of `epochs` epochs are done."""

@@ -3,6 +3,7 @@
 Shapes: N = V · B rows, B images, V views of each, of which the first T are global; K prototypes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.losses import dino_loss
-from contune.methods.base import Method, Output, WithoutLabels, encoded
+from contune.methods.base import Guess, Method, Output, WithoutLabels, encoded
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
 from contune.models.ema import cosine_momentum, follow, follower
@@ -59,6 +60,11 @@ class DINO(Method):
         self.teacher = follower(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
+
+    @property
+    def guess(self) -> Guess:
+        advice = "a longer method.teacher_warmup_epochs or a lower method.teacher_temperature"
+        return Guess(math.log(self.settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         knobs = self.settings

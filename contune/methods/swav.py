@@ -3,6 +3,7 @@
 Shapes: N = V · B rows, B images, V views of each, of which the first T are global; D embedding size, K prototypes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.losses import sinkhorn_of_cosines, swapped_prediction_loss
-from contune.methods.base import Method, Output, WithoutLabels
+from contune.methods.base import Guess, Method, Output, WithoutLabels
 from contune.methods.frozen import Frozen
 from contune.methods.multicrop import global_views
 from contune.models.heads import Prototypes, mlp
@@ -54,6 +55,10 @@ class SwAV(Method):
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         num_queues = settings.global_views if settings.queue_size else 0
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(num_queues))
+
+    @property
+    def guess(self) -> Guess:
+        return Guess(math.log(self.settings.num_prototypes), f"a lower method.epsilon than {self.settings.epsilon:g}")
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_views, num_global = len(views), len(global_views(views, self.settings.global_views))

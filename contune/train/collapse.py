@@ -1,4 +1,4 @@
-"""Whether the features still tell images apart: four numbers at log points, and a sentence when they no longer do.
+"""Whether images are told apart: four numbers of the features at log points, and a sentence when they are not.
 
 Shapes: N views of all images, V views of each, D features.
 """
@@ -10,9 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.methods import Output
+from contune.methods.base import Guess
 
 COLLAPSED_RANK = 1.5
 """An effective rank below it: all features lie on one line, or in one point."""
+GUESSING_SHARE, GUESSING_EPOCHS, GUESSING_STEPS = 0.99, 5, 1000
+"""A loss that after so many epochs and steps is still above that share of a guess's."""
 
 
 @torch.no_grad()
@@ -63,4 +66,15 @@ def collapse_sentence(effective_rank: float, step: int) -> str | None:
         f"by step {step} the features have collapsed: their effective rank is {effective_rank:.2f}, so all images look "
         "alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen optim.warmup_epochs, or take a "
         "larger optim.batch_images"
+    )
+
+
+def guessing_sentence(guess: Guess | None, loss: float, step: int, epoch: float) -> str | None:
+    """What to say of a loss that is still that of predictions which are the same for every image; None if it is not."""
+    early = epoch < GUESSING_EPOCHS or step < GUESSING_STEPS
+    if guess is None or early or loss < GUESSING_SHARE * guess.loss:
+        return None
+    return (
+        f"at step {step} the loss is still {loss:.2f}, about that of the same prediction for every image "
+        f"({guess.loss:.2f}). It may take many epochs to get away from there; with sharper targets fewer: {guess.advice}"
     )

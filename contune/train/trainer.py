@@ -129,6 +129,7 @@ class Trainer:
             meter=self.meter,
             guard=self.guard,
             recorders=self.recorders,
+            guess=self.method.guess,
             views_per_step=self.views_per_step,
             seconds=self.seconds,
         )

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from contune.console import say
 from contune.methods import Output
+from contune.methods.base import Guess
 from contune.progress import Advance
-from contune.train.collapse import collapse_sentence
+from contune.train.collapse import collapse_sentence, guessing_sentence
 from contune.train.finite import TAKEN
 from contune.train.guard import Guard, Noted
 from contune.train.log import MetricsLog
@@ -58,16 +59,17 @@ class Watch:
         meter: Meter,
         guard: Guard,
         recorders: Sequence[Recorder],
+        guess: Guess | None,
         views_per_step: int,
         seconds: float = 0.0,
     ) -> None:
         self.log, self.advance, self.meter, self.guard, self.recorders = log, advance, meter, guard, recorders
-        self.views_per_step = views_per_step
+        self.guess, self.views_per_step = guess, views_per_step
         self.shown_at = time.monotonic()
         self.started = self.shown_at - seconds
         self.num_steps = 0
         self.asked: _Asked | None = None
-        self.said_collapsed = False
+        self.said: set[str] = set()
 
     @property
     def seconds(self) -> float:
@@ -103,7 +105,7 @@ class Watch:
             means = self._of_steps_taken(means, asked.of_this_moment)
             if "loss" not in means:
                 return
-        self._warn_of_collapse(means, asked.moment.step)
+        self._warn(means, asked.moment)
         step, epoch, lr = asked.moment
         rate = asked.num_steps * self.views_per_step / seconds
         self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
@@ -116,8 +118,14 @@ class Watch:
         finite = {name: mean for name, mean in taken.items() if isfinite(mean)}
         return finite | {"skipped_steps": self.guard.num_skipped}
 
-    def _warn_of_collapse(self, means: Mapping[str, float], step: int) -> None:
-        sentence = collapse_sentence(means.get("effective_rank", inf), step)  # it has none after a step that was undone
-        if sentence is not None and not self.said_collapsed:
-            self.said_collapsed = True
-            say(sentence)
+    def _warn(self, means: Mapping[str, float], moment: Moment) -> None:
+        """Once of each thing that is wrong with what is learnt."""
+        rank = means.get("effective_rank", inf)  # there is none after a step that was undone
+        sentences = {
+            "collapse": collapse_sentence(rank, moment.step),
+            "guessing": guessing_sentence(self.guess, means["loss"], moment.step, moment.epoch),
+        }
+        for kind, sentence in sentences.items():
+            if sentence is not None and kind not in self.said:
+                self.said.add(kind)
+                say(sentence)
