@@ -76,5 +76,5 @@ def guessing_sentence(guess: Guess | None, loss: float, step: int, epoch: float)
         return None
     return (
         f"at step {step} the loss is still {loss:.2f}, about that of the same prediction for every image "
-        f"({guess.loss:.2f}). It may take many epochs to get away from there; with sharper targets fewer: {guess.advice}"
+        f"({guess.loss:.2f}). It can take many epochs to leave that, with sharper targets fewer: {guess.advice}"
     )

@@ -1,6 +1,7 @@
 """The sentences for features that have collapsed and for predictions that are the same for every image."""
 
 import math
+from pathlib import Path
 
 import pytest
 from command_line import PLAIN, contune
@@ -51,7 +52,7 @@ def test_methods_with_prototypes_know_what_guessing_costs() -> None:
     assert build(TCL).guess is None
 
 
-def test_a_run_says_it_once(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_says_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collapse, "GUESSING_EPOCHS", 0)
     monkeypatch.setattr(collapse, "GUESSING_STEPS", 0)
     monkeypatch.setattr(collapse, "GUESSING_SHARE", 0.0)
