@@ -11,6 +11,7 @@ from contune.config import Config
 from contune.errors import UserError, unknown
 from contune.files import write_whole
 from contune.methods.tcl import TCL
+from contune.train.setup import open_dataset
 from contune.tune.advise import Advice, advise
 from contune.tune.moments import KeepingRun, read_moments
 from contune.tune.paper import as_in_the_paper
@@ -69,6 +70,7 @@ def tune(
     if how not in WAYS:
         raise unknown("way to tune", how, WAYS)
     short = _checked(config, budget)
+    open_dataset(short.data)  # has a sentence for what is not there, before any run is started
     _open(folder, short)
     workshop = Workshop(
         config=short,

@@ -98,6 +98,7 @@ def test_data_that_is_not_there_is_one_sentence_and_no_table(tmp_path: Path) -> 
     outcome = contune("tune", "images", "data.path=nowhere", "--trials", "2", "--epochs", "1", "--out", tmp_path / "t")
     assert outcome.code == 2
     assert "nowhere" in outcome.err.splitlines()[-1]
+    assert not (tmp_path / "t").exists()
 
 
 @pytest.mark.parametrize(("epochs", "short"), [(20, 10), (100, 20), (1000, 200), (5, 5)])
