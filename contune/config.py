@@ -13,6 +13,8 @@ from contune.methods import Method, find_method
 from contune.models.encoders import NORMS, STEMS
 from contune.settings import assign, check, fill, one_of, ranged, shortened, split_assignment
 
+ENGINES = ("auto", "eager", "compile", "graph", "fused")
+
 
 @dataclass(kw_only=True)
 class DataConfig:
@@ -131,7 +133,7 @@ class RunConfig:
     """auto, cpu, cuda, cuda:1, mps"""
     precision: str = one_of("auto", ("auto", "fp32", "bf16"))
     """`auto`: bfloat16 on GPUs that have it, float32 elsewhere."""
-    engine: str = one_of("auto", ("auto", "eager", "compile", "graph", "fused"))
+    engine: str = one_of("auto", ENGINES)
     """`graph` replays a step as a CUDA graph; `fused` (ResNets) and `compile` join its kernels; `auto`: by length."""
     autotune: bool = True
     """Try cuDNN's convolutions, take the fastest. The choice, and with it the last bits, may differ between runs."""

@@ -15,10 +15,10 @@ from contune.bench.request import clocked_device
 from contune.bench.show import duration
 from contune.bench.train_plot import draw
 from contune.bench.train_stages import BOUND, IMAGE_SIZE, stages
+from contune.config import ENGINES
 from contune.console import say, show_table
 from contune.errors import UserError, unknown
 from contune.progress import progress
-from contune.train.engine import ENGINES
 
 
 def run_train_bench(
