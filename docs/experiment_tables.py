@@ -8,7 +8,8 @@ from PIL import Image
 
 from contune.experiments import Experiment
 from contune.experiments.outcome import Outcome
-from contune.experiments.saved import about, read_saved, saved_folders
+from contune.experiments.place import about
+from contune.experiments.saved import read_saved, saved_folders
 from contune.experiments.table import to_markdown
 
 DPI = 120

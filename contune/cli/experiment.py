@@ -51,7 +51,10 @@ def experiment(
     from contune.recipes import summary
 
     words = arguments or []
-    if not words or "=" in words[0]:
+    asked = any((words, draw, *(option is not None for option in (seeds, parallel, out, source, save))))
+    if asked and (not words or "=" in words[0]):
+        raise UserError("name an experiment first, such as ci-digits; `contune experiment` alone lists them")
+    if not words:
         show_table(("experiment", "what it compares"), [(name, summary(make)) for name, make in EXPERIMENTS.items()])
         say("\nstart one: contune experiment NAME [--seeds 3] [KEY=VALUE ...]")
         return
@@ -76,12 +79,12 @@ def _experiment(
 ) -> None:
     from contune.console import say
     from contune.experiments import board, saved
-    from contune.experiments.gather import known_runs, read_results
+    from contune.experiments.gather import known_runs
     from contune.experiments.plan import folder_name
 
     found = plain.changed(overrides)
     folder = out or Path("runs") / "experiments" / folder_name(plain.name, overrides)
-    results = [result for _, result in read_results(source)] if source is not None else []
+    results = saved.results_for(found, source) if source is not None else []
     known = known_runs(found.rows, results, found.overrides)
     if source is not None and draw and not known:
         raise UserError(
@@ -92,7 +95,7 @@ def _experiment(
         seeds = sorted(seen) or list(range(found.num_seeds))
     try:
         if draw:
-            outcomes = board.found(found, seeds=seeds, folder=folder, known=known)
+            outcomes = board.redraw(found, seeds=seeds, folder=folder, known=known)
         else:
             outcomes = board.run(found, seeds=seeds, folder=folder, parallel=parallel, known=known)
     except KeyboardInterrupt:

@@ -25,8 +25,8 @@ def train(
 ) -> None:
     """Train an encoder, measure it, write a report.
 
-    The same command again goes on with a run that was stopped, by Ctrl-C or by SIGTERM, which saves first and ends with
-    exit code 75.
+    The same command again goes on with a run that was stopped: Ctrl-C and SIGTERM save first, and end with exit codes
+    130 and 75.
 
     Examples: `contune train` · `contune train digits method.k1=1000 optim.epochs=40` ·
     `contune train images data.path=photos/ --out runs/photos` ·
@@ -38,7 +38,7 @@ def train(
         raise UserError(f"--parallel {parallel} is for several runs at a time; name their seeds, such as --seeds 0,1,2")
     with stoppable():  # from here on: libraries alone may take seconds to load
         if seeds:
-            _train_seeds(recipe, overrides, numbers_in(seeds), parallel, out, debug)
+            _train_seeds(recipe, overrides, numbers_in(seeds, "0,1,2"), parallel, out, debug)
         else:
             _train_one(recipe, overrides, out)
 
@@ -46,6 +46,7 @@ def train(
 def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     from contune.console import say, show_measures
     from contune.run import RunFolder
+    from contune.train.checkpoint import CHECKPOINT
     from contune.train.session import train as run_training
     from contune.train.stopwatch import in_words
 
@@ -54,7 +55,8 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     try:
         result = run_training(config, folder)
     except KeyboardInterrupt:
-        say(f"\nstopped; the same command goes on from the last checkpoint in {folder.path}")
+        checkpoint = folder.path / CHECKPOINT
+        say(f"\nstopped; the same command {f'goes on from {checkpoint}' if checkpoint.exists() else 'starts again'}")
         raise typer.Exit(130) from None
     if not result:
         return  # a process that only helped to train

@@ -24,11 +24,11 @@ Overrides = Annotated[
 DEFAULT_RECIPE = "digits"
 
 
-def numbers_in(text: str) -> list[int]:
+def numbers_in(text: str, example: str = "256,1024") -> list[int]:
     try:
         return [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise UserError(f"{text!r} is not a list of whole numbers; write for example 256,1024") from None
+        raise UserError(f"{text!r} is not a list of whole numbers; write for example {example}") from None
 
 
 def values_in(text: str) -> tuple[float, ...]:
@@ -40,7 +40,7 @@ def values_in(text: str) -> tuple[float, ...]:
 
 def seeds_in(text: str) -> list[int]:
     """`3` is how many, `0,4` is which."""
-    numbers = numbers_in(text)
+    numbers = numbers_in(text, "0,1,2")
     if not numbers or min(numbers) < 0 or text.strip() == "0":
         raise UserError(f"--seeds {text} names no seed; write how many, such as 3, or which, such as 0,4")
     return numbers if "," in text else list(range(numbers[0]))

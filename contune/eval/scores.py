@@ -33,17 +33,21 @@ def measure(
     num_classes = scores_NK.shape[1]
     ranked_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices
     hits_N5 = ranked_N5 == labels_N[:, None]
-    hit_N = hits_N5[:, 0].double()
-    per_class = {class_names[k]: 100 * hit_N[labels_N == k].mean().item() for k in labels_N.unique().tolist()}
+    hit_N = hits_N5[:, 0]
+    per_class = {class_names[k]: _percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
     return Measure(
         name=name,
-        top1=100 * hit_N.mean().item(),
-        top5=100 * hits_N5.any(dim=1).double().mean().item() if num_classes > 5 else None,
+        top1=_percent(hit_N),
+        top5=_percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
         per_class=per_class,
         protocol=protocol,
         split=split,
         num_images=len(labels_N),
     )
+
+
+def _percent(hit_N: Tensor) -> float:
+    return float(100 * hit_N.sum().item() / len(hit_N))
 
 
 def confusion(predicted_N: Tensor, labels_N: Tensor, num_classes: int) -> Tensor:

@@ -8,6 +8,7 @@ import matplotlib
 from contune.analysis.page import escape, page
 from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
+from contune.experiments import place
 from contune.experiments.availability import absent_data
 from contune.experiments.experiment import Experiment
 from contune.experiments.facts import values_of
@@ -16,8 +17,9 @@ from contune.experiments.outcome import Outcome
 from contune.experiments.plan import jobs
 from contune.experiments.style import PAGE_COLOURS, STYLE
 from contune.experiments.table import Table, to_html, to_latex, to_markdown
+from contune.files import whole_file, write_whole
 from contune.run import RunFolder
-from contune.train.many import Job, run_many
+from contune.train.many import Job, check_number, run_many
 from contune.train.signals import Stopped
 
 DPI = 160
@@ -44,43 +46,46 @@ def run(
     able = [job for job in todo if job.config.data.name not in absent or _has_ended(job)]
     if absent and not able and not known:
         raise UserError(next(iter(absent.values())))
+    check_number(parallel)
+    place.check(folder, experiment)
+    place.mark(folder, experiment.name, list(experiment.given))
+
+    def drawn(errors: Mapping[Path, str]) -> list[Outcome]:
+        rows, overrides = experiment.rows, experiment.overrides
+        outcomes = from_folder(rows, overrides, seeds, folder, errors=errors, known=known, absent=absent)
+        draw(experiment, outcomes, folder)
+        return outcomes
+
     try:
         results = run_many(able, parallel)
     except (KeyboardInterrupt, Stopped):
-        found(experiment, seeds=seeds, folder=folder, known=known, absent=absent)
+        drawn({})
         raise
-    errors = {job.folder: result["error"] for job, result in zip(able, results, strict=True) if "error" in result}
-    return found(experiment, seeds=seeds, folder=folder, known=known, absent=absent, errors=errors)
+    return drawn({job.folder: result["error"] for job, result in zip(able, results, strict=True) if "error" in result})
 
 
 def _has_ended(job: Job) -> bool:
     return RunFolder(job.folder).result_file.exists()
 
 
-def found(
-    experiment: Experiment,
-    *,
-    seeds: Sequence[int],
-    folder: Path,
-    known: Known | None = None,
-    absent: Mapping[str, str] | None = None,
-    errors: Mapping[Path, str] | None = None,
-) -> list[Outcome]:
-    """Draws what lies in a folder, and what is known from elsewhere, and runs nothing."""
-    outcomes = from_folder(
-        experiment.rows, experiment.overrides, seeds, folder, errors=errors, known=known, absent=absent
-    )
+def redraw(experiment: Experiment, *, seeds: Sequence[int], folder: Path, known: Known | None = None) -> list[Outcome]:
+    """Draws what lies in a folder, and what is known from elsewhere, and runs nothing. Nothing at all is an error."""
+    place.check(folder, experiment)
+    outcomes = from_folder(experiment.rows, experiment.overrides, seeds, folder, known=known)
+    if not any(outcome.results for outcome in outcomes):
+        raise UserError(f"{folder} has no finished run of {experiment.name} to draw; leave out --draw to do them")
+    place.mark(folder, experiment.name, list(experiment.given))
     draw(experiment, outcomes, folder)
     return outcomes
 
 
 def draw(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> None:
     """table.md, table.tex, table.html, figure.png and figure.svg."""
-    folder.mkdir(parents=True, exist_ok=True)
     table = experiment.table(outcomes)
     figure = experiment.figure(outcomes)
     with matplotlib.rc_context(STYLE):
-        figure.savefig(folder / "figure.png", dpi=DPI)
+        with whole_file(folder / "figure.png") as part:
+            figure.savefig(part, format="png", dpi=DPI)
         svg = svg_text(figure, transparent=False)
         untitled = svg_text(experiment.figure(outcomes, titled=False))  # the page has the title already
     texts = {
@@ -90,7 +95,7 @@ def draw(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> N
         "table.html": _page(table, outcomes, untitled),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        write_whole(folder / name, text)
 
 
 def _page(table: Table, outcomes: Sequence[Outcome], svg: str) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from contune.experiments.comparison import comparison
 from contune.experiments.dots import dots
 from contune.experiments.outcome import Outcome
-from contune.experiments.plan import Row, meaningful
+from contune.experiments.plan import Row, check_overrides, meaningful
 from contune.experiments.table import Table
 
 
@@ -20,6 +20,8 @@ class Experiment:
     """What the command line calls it."""
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for all rows, below what a row says of itself."""
+    given: tuple[str, ...] = ()
+    """Those of them that are a person's."""
     num_seeds: int = 1
     """How many where a person does not say."""
     notes: tuple[str, ...] = ()
@@ -31,9 +33,10 @@ class Experiment:
     def changed(self, overrides: Iterable[str]) -> "Experiment":
         """With a person's settings, which stand above its own; what differs is said under the table."""
         given = tuple(overrides)
+        check_overrides(self.rows, (*self.overrides, *given))
         different = meaningful(given)
         notes = (f"Settings changed for all runs: {' '.join(different)}.",) if different else ()
-        return replace(self, overrides=(*self.overrides, *given), notes=(*self.notes, *notes))
+        return replace(self, overrides=(*self.overrides, *given), given=given, notes=(*self.notes, *notes))
 
     def table(self, outcomes: Sequence[Outcome]) -> Table:
         table = self.make_table(self.title, outcomes)

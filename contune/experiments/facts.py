@@ -26,10 +26,12 @@ def notes(outcomes: Sequence[Outcome], measures: Sequence[str]) -> list[str]:
             "online probe: on the last training views it learnt from, so it is not to be compared with the others."
         )
     found.append(f"{'training: one run' if LINEAR in measures else 'Trained'} on {same(results, 'hardware')}.")
-    shared = same(results, "note")
-    if shared != NOTHING:
-        found.append(f"{shared[0].upper()}{shared[1:]}.")
-    return [*found, *ending]
+    if any(str(result["hardware"]).startswith("cpu") for result in results):
+        found.append(
+            "On a CPU the number of threads (--parallel shares them out) decides the order of sums; with another one "
+            "accuracies differ as between seeds."
+        )
+    return [*found, *_remarks(outcomes), *ending]
 
 
 def values_of(results: Iterable[Result], key: str) -> list[str]:
@@ -52,6 +54,24 @@ def _protocols(outcomes: Iterable[Outcome], measure: str) -> list[str]:
     if measure == TOP1:
         return [f"{', '.join(names)}: {protocol}." for protocol, names in whose.items()]
     return [f"{_TITLES[measure]}: {', '.join(whose)}."] if whose else []
+
+
+def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
+    """What results have as a note, and of which of them it is where not of all."""
+    whose: dict[str, dict[str, list[str]]] = {}
+    for outcome in outcomes:
+        for result in outcome.results:
+            titles = whose.setdefault(result.get("note", ""), {})
+            titles.setdefault(outcome.row.title, []).append(str(result["seed"]))
+    if len(whose) == 1:
+        return [f"{note[0].upper()}{note[1:]}." for note in whose if note]
+    several = any(len(outcome.results) > 1 for outcome in outcomes)
+    return [f"{_runs(titles, with_seeds=several)}: {note}." for note, titles in whose.items() if note]
+
+
+def _runs(seeds: Mapping[str, Sequence[str]], *, with_seeds: bool) -> str:
+    named = (f"{title} ({'seed' if len(own) == 1 else 'seeds'} {', '.join(own)})" for title, own in seeds.items())
+    return ", ".join(named if with_seeds else seeds)
 
 
 def _left_out(outcomes: Iterable[Outcome]) -> list[str]:

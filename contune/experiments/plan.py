@@ -65,10 +65,22 @@ def point(series: str, at: str, recipe: str, *overrides: str, paper: float | Non
     )
 
 
-def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Job]:
-    """A run for each row and seed; seed by seed, so that a table has all its rows early."""
+def check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
+    """Whether all rows take them; where only some do not, it is said which."""
     if any(split_assignment(text)[0] == "run.seed" for text in overrides):
         raise UserError("run.seed would be the same for all runs; say --seeds 3, or which: --seeds 0,4")
+    refused: dict[str, UserError] = {}
+    for row in rows:
+        try:
+            row.config(overrides, seed=0)
+        except UserError as error:
+            refused[row.title] = error
+    for title, error in refused.items():
+        raise error if len(refused) == len(rows) else UserError(f"{title}, a run of this experiment: {error}")
+
+
+def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Job]:
+    """A run for each row and seed; seed by seed, so that a table has all its rows early."""
     found: dict[Path, Job] = {}
     for seed in seeds:
         for row in rows:

@@ -32,7 +32,7 @@ def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
         columns=("", *columns),
         groups=(tuple(methods), tuple(differences)),
         numbers=columns,
-        notes=(*notes(outcomes, (TOP1, KNN)), *([explained] if several else [])),
+        notes=(*notes(outcomes, (TOP1, KNN)), *([explained] if several else []), *_verdicts(outcomes)),
     )
 
 
@@ -67,6 +67,24 @@ def _difference(below: Outcome, above: Outcome, quoted: bool) -> tuple[Cell, ...
         Cell(p_text(found.p if found is not None else None)),
         *([Cell(paper)] if quoted else []),
     )
+
+
+def _verdicts(outcomes: Sequence[Outcome]) -> list[str]:
+    """In plain words, what the interval of each difference in top-1 says."""
+    sentences = []
+    for below, above in pairwise(outcomes):
+        found, names = above.above(below), (above.row.series, below.row.series)
+        if found is None or found.half is None:
+            continue
+        if abs(found.mean) > found.half:
+            upper, lower = names if found.mean > 0 else reversed(names)
+            sentences.append(f"{upper} is above {lower}: 0 is outside the interval of their difference.")
+        else:
+            which = " and ".join(names)
+            sentences.append(
+                f"{which} are not told apart by {found.num} seeds: 0 is in the interval of their difference."
+            )
+    return sentences
 
 
 def _text(difference: PairedDifference | None) -> str:

@@ -9,10 +9,7 @@ from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, Experiment, find_experiment
 from contune.experiments.gather import from_results, read_results
 from contune.experiments.outcome import Outcome, Result
-from contune.experiments.plan import meaningful
-
-ABOUT = "experiment.json"
-"""What a folder of results is of, where its name does not say it: the experiment, and the settings it ran with."""
+from contune.experiments.place import ABOUT, about, is_of, mark
 
 
 def save(
@@ -20,9 +17,7 @@ def save(
 ) -> int:
     """Writes each run's result to `folder`, except those named in `but`; how many these were."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        content = {"experiment": name, "overrides": meaningful(overrides)}
-        (folder / ABOUT).write_text(json.dumps(content, indent=2) + "\n")
+        mark(folder, name, list(overrides))
         runs = {outcome.row.folder(int(result["seed"])): result for outcome in outcomes for result in outcome.results}
         new = {run: result for run, result in runs.items() if run not in but}
         for run, result in new.items():
@@ -46,18 +41,16 @@ def saved_folders(results: Path) -> list[Path]:
     return sorted(known, key=lambda path: list(EXPERIMENTS).index(about(path)[0]))
 
 
-def about(folder: Path) -> tuple[str, list[str]]:
-    """The name of the experiment, and the settings it ran with."""
-    path = folder / ABOUT
-    if not path.exists():
-        return folder.name, []
-    content = json.loads(path.read_text())
-    return str(content["experiment"]), list(content["overrides"])
-
-
 def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     """The experiment, and what its rows came to: by its own files, else by others of the same settings beside it."""
     name, overrides = about(folder)
     experiment = find_experiment(name).changed(overrides)
-    everywhere = sorted(read_results(folder.parent), key=lambda found: found[0].parent != folder)
-    return experiment, from_results(experiment.rows, [result for _, result in everywhere], experiment.overrides)
+    return experiment, from_results(experiment.rows, results_for(experiment, folder.parent), experiment.overrides)
+
+
+def results_for(experiment: Experiment, source: Path) -> list[Result]:
+    """All below a folder, first those of the experiment's own: of two with the same settings and seed these count."""
+    everywhere = read_results(source)
+    places = {folder for path, _ in everywhere for folder in path.parents if folder.is_relative_to(source)}
+    own = {folder for folder in places if is_of(folder, experiment)}
+    return [result for _, result in sorted(everywhere, key=lambda found: own.isdisjoint(found[0].parents))]

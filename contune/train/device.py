@@ -47,4 +47,5 @@ def choose_convolutions(*, autotune: bool) -> None:
 def hardware_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    num = torch.get_num_threads()
+    return f"{device.type}, {num} thread{'s' if num > 1 else ''}"

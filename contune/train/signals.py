@@ -1,6 +1,7 @@
-"""SIGTERM, by which a cluster takes a machine back: a run finishes its step, saves, and ends with a code that says so.
+"""Being asked to stop, by SIGTERM, with which a cluster takes a machine back, or by Ctrl-C: a run finishes its step,
+saves, and ends with a code that says so.
 
-Where there is nothing to save (before the first step, while measuring) it ends at once.
+Where there is nothing to save (before training, while measuring) it ends at once, and so it does at a second Ctrl-C.
 """
 
 import signal
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 RESUME_CODE = 75
 """The exit code of a run that the same command goes on with: EX_TEMPFAIL of sysexits.h."""
@@ -17,8 +19,14 @@ class Stopped(BaseException):
     """SIGTERM came. No error, as KeyboardInterrupt is none, so that no `except Exception` takes it for one."""
 
 
+_RAISED: dict[int, type[BaseException]] = {signal.SIGTERM: Stopped, signal.SIGINT: KeyboardInterrupt}
+_AS_PYTHON_BEGINS: dict[signal.Signals, Any] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
 # Of the process, as its signals are.
-_asked = False
+_asked: type[BaseException] | None = None
 _put_off = False
 
 
@@ -26,39 +34,47 @@ _put_off = False
 def stoppable() -> Iterator[None]:
     """In this block SIGTERM raises Stopped. A handler that somebody else has set stays, and threads have none."""
     global _asked
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    _asked = False
-    signal.signal(signal.SIGTERM, _receive)
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    own = [
+        number for number, plain in _AS_PYTHON_BEGINS.items() if in_main_thread and signal.getsignal(number) == plain
+    ]
+    if own:
+        _asked = None
+    for number in own:
+        signal.signal(number, _receive)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _asked = False
+        for number in own:
+            signal.signal(number, _AS_PYTHON_BEGINS[number])
+        if own:
+            _asked = None
 
 
 @contextmanager
 def put_off() -> Iterator[Callable[[], bool]]:
-    """In this block SIGTERM is only noted, and Stopped is raised at its end; what is yielded tells whether it came.
+    """In this block a signal is only noted, and raises at its end; what is yielded tells whether one came.
 
-    What fails after SIGTERM failed because of it: a worker or another process of the run that ended first.
+    What fails after a signal failed because of it: a worker or another process of the run that ended first.
     """
     global _put_off
     _put_off = True
     try:
-        yield lambda: _asked
+        yield lambda: _asked is not None
+    except Stopped:
+        raise (_asked or Stopped) from None
     except RuntimeError:
-        if not _asked:
+        if _asked is None:
             raise
     finally:
         _put_off = False
-    if _asked:
-        raise Stopped
+    if _asked is not None:
+        raise _asked
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
     global _asked
-    _asked = True
-    if not _put_off:
-        raise Stopped
+    again = _asked is KeyboardInterrupt and number == signal.SIGINT
+    _asked = _RAISED[number]
+    if again or not _put_off:
+        raise _asked

@@ -81,7 +81,7 @@ class Trainer:
         self.meter = Meter()
 
     def fit(self) -> None:
-        """Trains to the last epoch, from the newest checkpoint if there is one. On SIGTERM it saves and is Stopped."""
+        """Trains to the last epoch, from the newest checkpoint if there is one. Asked to stop, it saves first."""
         self._resume()
         self.method.train()
         with put_off() as asked, self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
@@ -116,7 +116,7 @@ class Trainer:
         return metrics
 
     def _is_stopped(self, asked: bool, logs: bool) -> bool:
-        """Whether SIGTERM ends the run after this step; several processes agree on it where they log anyway."""
+        """Whether a signal ends the run after this step; several processes agree on it where they log anyway."""
         if distributed.world_size() == 1:
             return asked
         return logs and distributed.total(torch.tensor(float(asked), device=self.setup.device)).item() > 0

@@ -12,11 +12,12 @@ from made_up import made_up_result, write_run
 from PIL import Image
 
 from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, board, find_experiment
+from contune.experiments import EXPERIMENTS, board, find_experiment, place
 from contune.experiments.experiment import Experiment
 from contune.experiments.gather import from_folder, from_results
 from contune.experiments.grid import grid
 from contune.experiments.outcome import Outcome
+from contune.experiments.place import ABOUT
 from contune.experiments.plan import PIXELS, Row, point
 from contune.experiments.saved import read_saved, saved_folders
 from contune.train import many
@@ -32,7 +33,7 @@ RAW = Row(
     is_baseline=True,
 )  # fmt: skip
 BROKEN = Row(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
-SMALL = Experiment(title="A small one", rows=(SIMCLR, RANDOM, RAW))
+SMALL = Experiment(title="A small one", name="small", rows=(SIMCLR, RANDOM, RAW))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_leaves_runs_tables_and_a_figure(done: Path) -> None:
-    assert {path.name for path in done.iterdir()} == {*FILES, "simclr-seed0", "random-seed0"}
+    assert {path.name for path in done.iterdir()} == {*FILES, ABOUT, "simclr-seed0", "random-seed0"}
     rows = (done / "table.md").read_text().splitlines()[4:]
     result = read_json(done / "simclr-seed0" / "result.json")
     assert rows[0].startswith(f"| SimCLR | **{result['linear_top1']:.2f}** |")
@@ -93,7 +94,7 @@ def test_draw_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert outcome.code == 0, outcome.err
     assert "95.50" in outcome.out
     assert "1 of 2 not run yet" in outcome.out
-    assert {path.name for path in tmp_path.iterdir()} == {*FILES, "simclr-seed0"}
+    assert {path.name for path in tmp_path.iterdir()} == {*FILES, ABOUT, "simclr-seed0"}
 
 
 def test_results_from_anywhere_go_to_the_rows_whose_settings_they_have() -> None:
@@ -115,7 +116,7 @@ def test_the_committed_results_are_those_of_the_experiment(folder: Path, tmp_pat
     experiment, outcomes = read_saved(folder)
     kept = {path.stem for path in folder.glob("*-seed*.json")}
     shown = {outcome.row.folder(result["seed"]) for outcome in outcomes for result in outcome.results}
-    assert kept, folder
+    assert shown, folder
     assert kept <= shown, "a recipe was changed, and its result was not"
     board.draw(experiment, outcomes, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES
@@ -164,8 +165,13 @@ def test_whatever_stops_it_what_there_is_is_drawn(
         (("ssl-digits", "optim.epoch=3"), "unknown setting 'optim.epoch'; did you mean optim.epochs"),
         (("ssl-digits", "epochs"), "'epochs' is not KEY=VALUE"),
         (("ssl-digits", "--seeds", "0"), "--seeds 0 names no seed; write how many, such as 3, or which, such as 0,4"),
-        (("ssl-digits", "--seeds", "some"), "'some' is not a list of whole numbers"),
+        (("ssl-digits", "--seeds", "some"), "'some' is not a list of whole numbers; write for example 0,1,2"),
         (("ssl-digits", "--parallel", "0"), "0 runs at a time would never end"),
+        (("ssl-digits", "--draw"), "runs/experiments/ssl-digits has no finished run of ssl-digits to draw"),
+        (("ssl-digits", "--draw", "run.seed=3"), "run.seed would be the same for all runs"),
+        (("fig-k1-digits", "method.k1=5"), "SupCon, a run of this experiment: unknown setting 'method.k1'"),
+        (("optim.epochs=3",), "name an experiment first, such as ci-digits"),
+        (("--draw",), "name an experiment first, such as ci-digits"),
     ],
 )
 def test_what_is_refused(
@@ -176,6 +182,28 @@ def test_what_is_refused(
     assert outcome.code == 2
     assert outcome.err.startswith(f"contune: {sentence}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_of_another_experiment_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_Run", None)
+    folder = tmp_path / "out"
+    place.mark(folder, "ci-digits", ["optim.epochs=2"])
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "config.json").write_text("{}")
+    holds = f"contune: {folder} holds the experiment ci-digits optim.epochs=2; give another folder with --out"
+    for words, sentence in (
+        (("ssl-digits", "--out", folder), holds),
+        (("ssl-digits", "--draw", "--out", folder), holds),
+        (("ci-digits", "--draw", "--out", folder), holds),
+        (("ci-digits", "--out", tmp_path / "file"), f"contune: {tmp_path}/file is a file; give a folder with --out"),
+        (("ci-digits", "--out", tmp_path / "file" / "below"), f"contune: cannot write to {tmp_path}/file/below"),
+        (("ci-digits", "--out", tmp_path / "full"), f"contune: {tmp_path}/full is not empty and holds no run of this"),
+    ):
+        outcome = contune("experiment", *words)
+        assert outcome.code == 2
+        assert outcome.err.startswith(sentence), outcome.err
+    assert [path.name for path in folder.iterdir()] == [ABOUT]
 
 
 def test_seeds_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -210,7 +238,7 @@ def test_data_that_is_not_on_this_disk_is_left_out(tmp_path: Path, monkeypatch: 
     assert "95.50" in outcome.out
     assert "Left out: CIFAR-10; cifar10 is not on this disk" in outcome.out
     assert "Left out: CIFAR-10; cifar10 is not on this disk" in Path("here/table.md").read_text()
-    assert {path.name for path in Path("here").iterdir()} == {*FILES, "supcon-digits-seed0"}
+    assert {path.name for path in Path("here").iterdir()} == {*FILES, ABOUT, "supcon-digits-seed0"}
 
 
 def test_where_no_data_is_there_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

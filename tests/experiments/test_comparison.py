@@ -90,6 +90,13 @@ def test_what_went_wrong_is_said() -> None:
     assert {"collapsed", "failed", "not run yet"} <= set(words(outcomes))
 
 
+def test_notes_of_some_runs_say_of_which() -> None:
+    shared = runs(GOOD, 98.0, 97.0, note="two runs shared this machine")
+    assert comparison("", [shared, runs(BETTER, 97.0)]).notes[-1] == "Good (seeds 0, 1): two runs shared this machine."
+    one = [runs(GOOD, 98.0, note="it was night"), runs(BETTER, 97.0, note="it was day")]
+    assert comparison("", one).notes[-2:] == ("Good: it was night.", "Better: it was day.")
+
+
 def test_notes_have_protocols_hardware_and_how_sure_one_seed_is() -> None:
     one = comparison("", [runs(GOOD, 98.0, note="two runs shared this machine")]).notes
     assert one[0] == (
@@ -99,7 +106,8 @@ def test_notes_have_protocols_hardware_and_how_sure_one_seed_is() -> None:
     assert one[1].startswith("linear: logistic regression on cached frozen features")
     assert one[2].startswith("kNN: weighted kNN")
     assert one[3] == "training: one run on cpu, 2 threads."
-    assert one[4] == "Two runs shared this machine."
+    assert one[4].startswith("On a CPU")
+    assert one[5] == "Two runs shared this machine."
     assert "95 % confidence interval over seeds" in comparison("", [runs(GOOD, 98.0, 97.0)]).notes[0]
 
 

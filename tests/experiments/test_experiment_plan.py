@@ -6,7 +6,7 @@ import pytest
 
 from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, find_experiment
-from contune.experiments.plan import Row, folder_name, jobs
+from contune.experiments.plan import Row, check_overrides, folder_name, jobs
 from contune.recipes import summary
 
 TCL = Row(title="TCL", recipe="digits", overrides=("optim.lr=0.3",), name="tuned")
@@ -35,10 +35,12 @@ def test_rows_of_one_name_share_their_runs() -> None:
 
 
 def test_what_does_not_fit_every_row_is_refused() -> None:
-    with pytest.raises(UserError, match=r"unknown setting 'method\.k1'"):
-        jobs([TCL, CE], ["method.k1=3"], [0], Path("out"))
+    with pytest.raises(UserError, match=r"^cross-entropy, a run of this experiment: unknown setting 'method\.k1'"):
+        check_overrides([TCL, CE], ["method.k1=3"])
+    with pytest.raises(UserError, match=r"^unknown setting 'optim\.epoch'"):
+        check_overrides([TCL, CE], ["optim.epoch=3"])
     with pytest.raises(UserError, match=r"run\.seed would be the same for all runs; say --seeds 3"):
-        jobs([TCL], ["run.seed=3"], [0], Path("out"))
+        check_overrides([TCL], ["run.seed=3"])
 
 
 def test_other_settings_have_a_folder_of_their_own() -> None:

@@ -11,7 +11,8 @@ from contune.errors import UserError
 from contune.experiments import board, find_experiment
 from contune.experiments.gather import known_runs, read_results
 from contune.experiments.outcome import Outcome
-from contune.experiments.saved import ABOUT, read_saved, save, saved_folders
+from contune.experiments.place import ABOUT, about
+from contune.experiments.saved import read_saved, save, saved_folders
 from contune.train import many
 
 K1 = find_experiment("fig-k1-digits")
@@ -59,6 +60,21 @@ def test_runs_beside_a_folder_fill_its_gaps(tmp_path: Path) -> None:
     (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
     _, found = read_saved(tmp_path / "fig-k1-digits")
     assert [len(outcome.results) for outcome in found] == [1] * 6
+
+
+def test_of_two_results_the_experiments_own_counts(tmp_path: Path) -> None:
+    save("fig-k1-digits", [], outcomes(num_seeds=1), tmp_path / "some-folder")
+    twin = made_up_result(K1.rows[0], overrides=K1.overrides, linear=12.0)
+    (tmp_path / "a-twin.json").write_text(json.dumps(twin))
+    done = contune("experiment", "fig-k1-digits", "--from", tmp_path, "--draw", "--out", tmp_path / "out")
+    assert "90.00" in done.out
+    assert "12.00" not in done.out
+    assert read_saved(tmp_path / "some-folder")[1][0].results[0]["linear_top1"] == 90.0
+
+
+def test_a_file_of_somebody_else_marks_nothing(tmp_path: Path) -> None:
+    (tmp_path / ABOUT).write_text('["theirs"]')
+    assert about(tmp_path) == (tmp_path.name, [])
 
 
 def test_drawing_from_kept_results_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

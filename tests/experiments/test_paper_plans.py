@@ -95,12 +95,12 @@ def test_k1_and_k2_are_those_of_section_4() -> None:
     assert row("fig-k1", TCL, "10").beside == {}
 
 
-def test_many_seeds_are_as_in_appendix_b1() -> None:
+def test_many_seeds_are_of_the_recipes_beside_the_intervals_of_appendix_b1() -> None:
     experiment, found = find_experiment("ci"), configs("ci")
     assert experiment.num_seeds == 5
     assert {config.model.encoder for config in found.values()} == {"resnet18"}
-    assert [views(found[method, ""]) for method in (SUPCON, TCL)] == [128, 128]
-    assert knobs(found[TCL, ""])["k1"] == 5000
+    assert [views(found[method, ""]) for method in (SUPCON, TCL)] == [256, 256]
+    assert found[TCL, ""].fingerprint() == configs("fig-k1", "model.encoder=resnet18")[TCL, "4000"].fingerprint()
     assert row("ci", TCL, "").beside == {PAPER: 75.72}
     assert row("ci", TCL, "").beside_half == {PAPER: 0.16}
     assert row("ci", SUPCON, "").beside_half == {PAPER: 0.23}

@@ -32,6 +32,19 @@ def test_the_paired_test_is_scipys() -> None:
     assert cells["SupCon − Cross-entropy"][4] == "–"
 
 
+def test_what_the_seeds_say_is_said() -> None:
+    entropy, supcon, tcl = outcomes()
+    close = Outcome(tcl.row, tuple(made_up_result(tcl.row, seed, linear=75.0) for seed in range(4)))
+    assert repeated("", [entropy, supcon, tcl]).notes[-2:] == (
+        "SupCon is above Cross-entropy: 0 is outside the interval of their difference.",
+        "TCL is above SupCon: 0 is outside the interval of their difference.",
+    )
+    assert repeated("", [tcl, entropy]).notes[-1].startswith("TCL is above Cross-entropy")
+    assert repeated("", [supcon, close]).notes[-1] == (
+        "TCL and SupCon are not told apart by 4 seeds: 0 is in the interval of their difference."
+    )
+
+
 def test_methods_have_the_papers_interval_beside_theirs() -> None:
     table = repeated("", outcomes())
     assert [cell.text for cell in table.rows[2]] == ["TCL", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–", "75.72 ± 0.16"]

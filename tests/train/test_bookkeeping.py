@@ -91,13 +91,15 @@ def test_dying_while_saving_leaves_a_whole_checkpoint(tmp_path: Path, moment: st
     assert found["step"] == 2
 
 
-def test_devices_by_name() -> None:
+def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("cpu") == CPU
     assert choose_device("auto").type in ("cpu", "cuda")
     for wrong in ("gpu", "cuda:99"):
         with pytest.raises(UserError, match=f"run.device={wrong} is not to be had here .*; use run.device=auto"):
             choose_device(wrong)
-    assert hardware_name(CPU) == f"cpu, {torch.get_num_threads()} threads"
+    for num, name in ((1, "cpu, 1 thread"), (2, "cpu, 2 threads")):
+        monkeypatch.setattr(torch, "get_num_threads", lambda num=num: num)
+        assert hardware_name(CPU) == name
 
 
 def test_bfloat16_is_for_those_who_ask_on_a_cpu() -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM: the step is finished and saved, the exit code says "again", and the run ends as if nothing had been."""
+"""SIGTERM and Ctrl-C: the step is finished and saved, and the run, started again, ends as if nothing had been."""
 
 import signal
 import time
@@ -23,14 +23,14 @@ STEPS = 3 * 5
 SENTENCE = "contune: stopped by SIGTERM; the same command goes on from the last checkpoint"
 
 
-def train_until(step: int, folder: Path, *arguments: str) -> Outcome:
-    """A run that gets SIGTERM in the middle of a step."""
+def train_until(step: int, folder: Path, *arguments: str, by: signal.Signals = signal.SIGTERM) -> Outcome:
+    """A run that gets a signal in the middle of a step."""
     take_step = Trainer.take_step
 
     def interrupted(self: Trainer, *batch: Any) -> dict[str, Tensor]:
         if self.step == step - 1:
-            assert signal.getsignal(signal.SIGTERM) is signals._receive
-            signal.raise_signal(signal.SIGTERM)
+            assert signal.getsignal(by) is signals._receive
+            signal.raise_signal(by)
         return take_step(self, *batch)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -67,6 +67,31 @@ def test_weights_and_lines_are_those_of_a_whole_run(
 ) -> None:
     """In mid-epoch, at its end, between log points and on them; also twice in a row."""
     assert_stopped_and_resumed(stops, every, tmp_path / "run", whole[every])
+
+
+def test_ctrl_c_saves_too(whole: dict[int, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    outcome = train_until(3, folder, "run.log_every=4", by=signal.SIGINT)
+    assert (outcome.code, last_line(outcome.out)) == (
+        130, f"stopped; the same command goes on from {folder / 'checkpoint.pt'}"
+    )  # fmt: skip
+    assert torch.load(folder / "checkpoint.pt")["step"] == 3
+    train(folder, *RUN, "run.log_every=4")
+    assert read_lines(folder) == read_lines(whole[4])
+
+
+def test_ctrl_c_before_there_is_anything_to_save_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contune.train.session.open_setup", lambda config: signal.raise_signal(signal.SIGINT))
+    outcome = contune("train", *RUN, *PLAIN, "--out", tmp_path / "run")
+    assert (outcome.code, last_line(outcome.out)) == (130, "stopped; the same command starts again")
+
+
+def test_a_second_ctrl_c_does_not_wait() -> None:
+    with pytest.raises(KeyboardInterrupt), stoppable(), put_off():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
 @pytest.mark.slow
