@@ -75,8 +75,8 @@ def check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
             row.config(overrides, seed=0)
         except UserError as error:
             refused[row.title] = error
-    for title, error in refused.items():
-        raise error if len(refused) == len(rows) else UserError(f"{title}, a run of this experiment: {error}")
+    for title, reason in refused.items():
+        raise reason if len(refused) == len(rows) else UserError(f"{title}, a run of this experiment: {reason}")
 
 
 def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Job]:

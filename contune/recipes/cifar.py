@@ -50,8 +50,8 @@ def cifar100_tcl() -> Config:
     """CIFAR-100, TCL, 150 epochs in all; the paper has 79.8.
 
     One seed, one H200: linear 78.94, kNN 78.99, 11 minutes (results/cifar100-tcl-resnet50-seed0.json). With
-    model.encoder=resnet18, five seeds: linear 77.90 ± 0.22, 4 minutes each (results/cifar100-tcl-resnet18-*.json), where
-    the paper's figure is 77.5.
+    model.encoder=resnet18, five seeds: linear 77.90 ± 0.22, 4 minutes each (results/cifar100-tcl-resnet18-*.json),
+    where the paper's figure is 77.5.
     """
     return paper.tcl(_cifar100(), k1=4000)
 
