@@ -79,7 +79,7 @@ def _experiment(
 ) -> None:
     from contune.console import say
     from contune.experiments import board, saved
-    from contune.experiments.gather import known_runs
+    from contune.experiments.gather import known_runs, nearest
     from contune.experiments.plan import folder_name
 
     found = plain.changed(overrides)
@@ -87,8 +87,10 @@ def _experiment(
     results = saved.results_for(found, source) if source is not None else []
     known = known_runs(found.rows, results, found.overrides)
     if source is not None and draw and not known:
+        others = nearest(found.rows, results, found.overrides)
+        differing = f", the nearest differs in {', '.join(others)}" if others else ""
         raise UserError(
-            f"{source} has no result with the settings of {plain.name}; add the KEY=VALUE that its runs had"
+            f"{source} has no result with the settings of {plain.name}{differing}; add the KEY=VALUE that its runs had"
         )
     if seeds is None:
         seen = {int(result["seed"]) for result in known.values()} if draw else set()

@@ -85,6 +85,13 @@ def known_runs(rows: Sequence[Row], results: Iterable[Result], overrides: Sequen
     return {row.folder(seed): result for row, own in zip(rows, by_row, strict=True) for seed, result in own.items()}
 
 
+def nearest(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[str]) -> list[str]:
+    """The settings in which the most similar of the results still differs from a row; none where there is no result."""
+    wanted = [_anywhere(row.config(overrides, seed=0)) for row in rows]
+    known = [_anywhere(config) for result in results if (config := _config_of(result)) is not None]
+    return min((theirs.differences(ours) for theirs in known for ours in wanted), key=len, default=[])
+
+
 def _by_row(rows: Sequence[Row], results: Iterable[Result], overrides: Sequence[str]) -> list[dict[int, Result]]:
     """For each row its results by seed, in order; of two with the same seed the first."""
     by_meaning: dict[str, dict[int, Result]] = {}
@@ -98,14 +105,23 @@ def meaning_of(result: Result) -> str:
 
     Nothing for the result of a version whose settings this one does not know.
     """
+    config = _config_of(result)
+    return "" if config is None else _meaning(config)
+
+
+def _config_of(result: Result) -> Config | None:
     try:
-        return _meaning(Config.from_dict(result["config"]))
+        return Config.from_dict(result["config"])
     except UserError:
-        return ""
+        return None
 
 
 def _meaning(config: Config) -> str:
-    """Stands for what is computed, whatever the seed, and wherever the data lies."""
+    return _anywhere(config).fingerprint()
+
+
+def _anywhere(config: Config) -> Config:
+    """What is computed, whatever the seed, and wherever the data lies."""
     same = deepcopy(config)
     same.run.seed, same.data.path, same.data.classes = 0, None, None
-    return same.fingerprint()
+    return same

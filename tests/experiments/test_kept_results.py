@@ -138,6 +138,9 @@ def test_folders_without_its_results_are_refused(tmp_path: Path) -> None:
     assert done.err.startswith(
         f"contune: {tmp_path} has no result with the settings of fig-k1-digits; add the KEY=VALUE"
     )
+    save("fig-k1-digits", ["optim.epochs=9"], outcomes("optim.epochs=9"), tmp_path / "longer")
+    done = contune("experiment", "fig-k1-digits", "--from", tmp_path, "--draw", "--out", tmp_path / "out")
+    assert "settings of fig-k1-digits, the nearest differs in optim.epochs; add the KEY=VALUE" in done.err
     with pytest.raises(UserError, match="is not a folder"):
         read_results(tmp_path / "nowhere")
 
