@@ -9,6 +9,7 @@ from PIL import Image
 from contune.experiments import Experiment
 from contune.experiments.outcome import Outcome
 from contune.experiments.place import about
+from contune.experiments.repeated import repeated, verdicts
 from contune.experiments.saved import read_saved, saved_folders
 from contune.experiments.table import to_markdown
 
@@ -36,8 +37,14 @@ def experiments_list(results: Path) -> str:
     folders = saved_folders(results)
     if not folders:
         return ""
-    lines = [f"- [{read_saved(folder)[0].title}](docs/results.md#{folder.name})" for folder in folders]
-    return "\n".join(["", "", "Sets of runs, with tables and figures:", "", *lines])
+    return "\n".join(["", "", "Sets of runs, with tables and figures:", "", *map(_line, folders)])
+
+
+def _line(folder: Path) -> str:
+    """A link, and after it what seeds say in words, where the experiment is about them."""
+    experiment, outcomes = read_saved(folder)
+    found = verdicts(outcomes) if experiment.make_table is repeated else []
+    return " ".join([f"- [{experiment.title}](docs/results.md#{folder.name}){'.' if found else ''}", *found])
 
 
 def draw_figures(results: Path, images: Path) -> None:

@@ -32,7 +32,7 @@ def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
         columns=("", *columns),
         groups=(tuple(methods), tuple(differences)),
         numbers=columns,
-        notes=(*notes(outcomes, (TOP1, KNN)), *([explained] if several else []), *_verdicts(outcomes)),
+        notes=(*notes(outcomes, (TOP1, KNN)), *([explained] if several else []), *verdicts(outcomes)),
     )
 
 
@@ -69,7 +69,7 @@ def _difference(below: Outcome, above: Outcome, quoted: bool) -> tuple[Cell, ...
     )
 
 
-def _verdicts(outcomes: Sequence[Outcome]) -> list[str]:
+def verdicts(outcomes: Sequence[Outcome]) -> list[str]:
     """In plain words, what the interval of each difference in top-1 says."""
     sentences = []
     for below, above in pairwise(outcomes):
