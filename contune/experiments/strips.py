@@ -57,6 +57,9 @@ def _runs(axes: Axes, outcomes: Sequence[Outcome]) -> None:
         values += seeds
         if (spread := outcome.accuracy(TOP1)) is not None:
             values += _interval(axes, spread.mean, spread.half, y, mark)
+        else:
+            place = axes.get_yaxis_transform()
+            axes.text(0.5, y, outcome.remark(), transform=place, color=MUTED, fontsize=8, ha="center", va="bottom")
         if PAPER in outcome.row.beside:
             paper, half = outcome.row.beside[PAPER], outcome.row.beside_half.get(PAPER)
             values += _interval(axes, paper, half, y + 0.26, mark, filled=False)

@@ -77,4 +77,5 @@ def test_the_figure_has_every_seed_and_the_papers_marks() -> None:
 def test_runs_that_are_missing() -> None:
     waiting = [Outcome(row, num_missing=5) for row in EXPERIMENT.rows]
     assert [row[1].text for row in repeated("", waiting).rows] == ["not run yet"] * 3 + ["–"] * 2
-    strips("", waiting)
+    shown = [text.get_text() for text in strips("", waiting).findobj(Text) if isinstance(text, Text)]
+    assert shown.count("not run yet") == 3
