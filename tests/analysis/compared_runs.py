@@ -1,7 +1,10 @@
 """Made-up runs for a comparison: settings, results and curves that no run ever had."""
 
+import html
+import re
 from typing import Any
 
+from contune.analysis.comparison.page import comparison_page
 from contune.analysis.comparison.runs import Run
 from contune.config import Config
 
@@ -23,3 +26,9 @@ def made_up(
 
 def seeds(name: str, *overrides: str, linear: tuple[float, ...]) -> list[Run]:
     return [made_up(f"{name}/seed{seed}", *overrides, seed=seed, linear=top1) for seed, top1 in enumerate(linear)]
+
+
+def text_of(runs: list[Run], **more: object) -> str:
+    """What a person reads, a space between any two cells."""
+    body = comparison_page(runs, **more).partition("<body>")[2]  # type: ignore[arg-type]
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))

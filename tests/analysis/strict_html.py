@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-_VOID = {"meta", "link", "img", "br"}
+_VOID = {"meta", "link", "img", "br", "wbr"}
 
 
 class Page(HTMLParser):

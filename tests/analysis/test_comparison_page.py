@@ -1,26 +1,17 @@
 """Several runs on one page: what is grouped, tested, drawn and escaped."""
 
-import html
 import re
 
-import pytest
-from compared_runs import made_up, seeds
+from compared_runs import made_up, seeds, text_of
 from finished_runs import finished_run
 from strict_html import Page
 
 from contune.analysis.comparison.page import comparison_page, mapped_runs
-from contune.analysis.comparison.runs import Run, different_settings, grouped
-from contune.analysis.comparison.tables import p_value
+from contune.analysis.comparison.runs import different_settings, grouped
 from contune.analysis.measured import Measured
 
 TCL = seeds("tcl", "method.k1=4000", linear=(91.0, 92.0, 93.5))
 SUPCON = seeds("supcon", "method.name=supcon", linear=(90.0, 91.2, 92.1))
-
-
-def text_of(runs: list[Run], **more: object) -> str:
-    """What a person reads, a space between any two cells."""
-    body = comparison_page(runs, **more).partition("<body>")[2]  # type: ignore[arg-type]
-    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
 def measured() -> Measured:
@@ -43,40 +34,10 @@ def test_runs_that_differ_in_the_seed_or_the_machine_are_one_group() -> None:
     ]
 
 
-def test_titles_say_what_tells_groups_apart() -> None:
-    titles = [group.title for group in grouped([*TCL, made_up("a", "method.k1=50"), *SUPCON])]
-    assert titles == ["tcl, k1 4000", "tcl, k1 50", "supcon"]
-    titles = [group.title for group in grouped([made_up("a", "optim.epochs=5"), made_up("b", "optim.epochs=7")])]
-    assert titles == ["tcl, epochs 5", "tcl, epochs 7"]
-    titles = [group.title for group in grouped([made_up("a", "data.path=x"), made_up("b", "data.path=y")])]
-    assert titles == ["tcl (a)", "tcl (b)"]
-
-
 def test_a_seed_that_was_run_twice_counts_once() -> None:
     text = text_of([*TCL, made_up("again", "method.k1=4000", seed=0, linear=50.0)])
     assert "92.17 ± 3.13" in text
     assert "again, the same run again" in text
-
-
-def test_means_intervals_and_paired_tests() -> None:
-    text = text_of([*TCL, *SUPCON])
-    assert "92.17 ± 3.13" in text
-    # scipy's ttest_rel: p = 0.02627, from 0.308 to 1.826
-    assert "tcl minus supcon Linear probe +1.07 ± 0.76 0.026 3" in text
-
-
-def test_only_seeds_that_both_have_are_compared() -> None:
-    text = text_of([*TCL, made_up("late", "method.name=supcon", seed=2, linear=93.0)])
-    assert "tcl minus supcon Linear probe +0.50 – 1" in text
-    alone = text_of([*TCL, made_up("other", "method.name=supcon", seed=9)])
-    assert "No two rows have a finished seed in common" in alone
-
-
-def test_what_was_measured_otherwise_is_not_tested_and_the_page_says_so() -> None:
-    other = made_up("other", "method.name=supcon", linear_protocol="another probe", knn_protocol="another kNN")
-    text = text_of([*TCL, other])
-    assert "not all rows were measured alike" in text
-    assert "minus" not in text
 
 
 def test_an_unfinished_run_is_shown_with_what_it_has() -> None:
@@ -112,6 +73,21 @@ def test_maps_stand_side_by_side_and_a_missing_one_has_its_reason() -> None:
     assert "No map: no <data> here." in page.text
 
 
+def test_a_page_that_leaves_rows_out_says_so() -> None:
+    many = [made_up(f"run{k1}", f"method.k1={k1}") for k1 in range(1, 46)]
+    maps = {run.name: "No map: a test." for run in mapped_runs(many)}
+    text = text_of(many, maps=maps)
+    assert "The first 15 of 990 pairs are shown" in text
+    assert "The first 40 of 45 rows. A line for each run" in text
+    assert "The first 6 of 45 rows are shown" in text
+    assert "The first" not in text_of([*TCL, *SUPCON], maps={"tcl/seed0": "No map.", "supcon/seed0": "No map."})
+
+
+def test_a_persons_own_images_are_called_by_their_folder() -> None:
+    text = text_of([made_up("a", "data.name=images", "data.path=/data/flowers")])
+    assert "tcl on flowers" in text
+
+
 def test_names_and_settings_are_text_and_never_markup() -> None:
     evil = '<script>alert("1")</script>'
     runs = [
@@ -137,8 +113,3 @@ def test_nothing_is_fetched_and_anchors_are_unique() -> None:
 
 def test_the_same_runs_give_the_same_bytes() -> None:
     assert comparison_page([*TCL, *SUPCON]) == comparison_page([*TCL, *SUPCON])
-
-
-@pytest.mark.parametrize(("p", "text"), [(None, "–"), (0.0, "&lt; 0.001"), (0.0304, "0.030")])
-def test_p_as_a_person_reads_it(p: float | None, text: str) -> None:
-    assert p_value(p) == text

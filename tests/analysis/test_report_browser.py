@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from compared_runs import made_up
 from finished_runs import finished_run, report, unlabelled_run, unmeasured_run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+
+from contune.analysis.comparison.page import comparison_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -60,9 +63,13 @@ def run(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def show(browser: webdriver.Chrome, folder: Path, run: dict[str, Any], width: int = 1200) -> None:
     report(folder, run)
+    open_page(browser, folder / "report.html", width)
+
+
+def open_page(browser: webdriver.Chrome, path: Path, width: int) -> None:
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.get((folder / "report.html").as_uri())
+    browser.get(path.as_uri())
 
 
 def ask(browser: webdriver.Chrome, script: str) -> Any:
@@ -92,6 +99,31 @@ def test_nothing_sticks_out_sideways(
     show(browser, tmp_path, run, width=width)
     assert ask(browser, "innerWidth") == width
     assert ask(browser, "document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 800, 1200])
+@pytest.mark.parametrize("num_settings", [2, 15])
+def test_numbers_of_a_comparison_are_in_view(
+    browser: webdriver.Chrome, tmp_path: Path, width: int, num_settings: int
+) -> None:
+    folder = "/home/somebody/a_long_unbroken_name_of_a_folder/runs-of-last-week"
+    policy = "augment.policy=a-policy-with-a-very-long-name-that-says-all-of-what-it-does"
+    runs = [
+        made_up(f"{folder}/{number}-{seed}", f"{policy}-{number}", seed=seed, linear=12.3 + 40 * seed + number,
+                classifier_top1=11.0 + 30 * seed, classifier_protocol="classifier")
+        for number in range(num_settings)
+        for seed in range(3)
+    ]  # fmt: skip
+    (tmp_path / "page.html").write_text(comparison_page(runs), encoding="utf-8")
+    open_page(browser, tmp_path / "page.html", width)
+    assert ask(browser, "document.documentElement.scrollWidth") <= width
+    cells = "[...document.querySelectorAll('#accuracy .number-cell, #differences .number-cell')]"
+    assert ask(browser, f"{cells}.length") > 5 * num_settings
+    assert ask(browser, f"{cells}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length") == 0
+    assert ask(browser, f"{cells}.filter(cell => cell.scrollWidth > cell.clientWidth).length") == 0
+    for name in ("accuracy", "differences"):
+        heads = f"[...document.querySelectorAll('#{name} tbody th')].map(head => head.getBoundingClientRect().width)"
+        assert min(ask(browser, heads)) > 60
 
 
 def test_curves_stay_inside_their_cards(browser: webdriver.Chrome, tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 """`contune report` on real runs: one again, several together, and folders that are none."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from command_line import contune, train
 from strict_html import Page
+
+from contune.experiments.outcome import KNN, LINEAR, TOP1, Outcome
+from contune.experiments.plan import Row
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +53,17 @@ def test_several_runs_are_one_page(runs: Path, tmp_path: Path) -> None:
     assert "<script>alert(1)<" in page.text
     assert sum(attributes.get("class") == "map" for attributes in page.all("svg")) == 2
     assert "begun, the same run again" in page.text
+
+
+def test_it_agrees_with_an_experiment_of_the_same_runs(runs: Path, tmp_path: Path) -> None:
+    train(tmp_path / "ce", "digits-ce", "optim.epochs=1", "optim.batch_images=256")
+    assert contune("report", tmp_path / "ce", runs / "one", "--out", tmp_path / "page.html").code == 0
+    cells = re.sub(r"<[^>]+>", " ", (tmp_path / "page.html").read_text(encoding="utf-8")).split()
+    for folder in (tmp_path / "ce", runs / "one"):
+        outcome = Outcome(Row(title="", recipe=""), (json.loads((folder / "result.json").read_text()),))
+        expected = [str(outcome.accuracy(measure)) for measure in (TOP1, LINEAR, KNN)]
+        beginning = cells.index(str(folder))
+        assert [cell for cell in cells[beginning : beginning + 10] if re.fullmatch(r"\d+\.\d\d", cell)] == expected
 
 
 def test_a_run_that_has_not_ended_is_shown_with_what_it_has(runs: Path) -> None:

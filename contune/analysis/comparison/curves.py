@@ -36,6 +36,8 @@ def curves(groups: Sequence[Group]) -> str:
         return section("curves", "Training", missing("None of these runs has logged anything."))
     figures = [_figure(name, shown) for name in names]
     text = "A line for each run; in the figures’ colours and dashes:"
+    if len(groups) > MOST_GROUPS:
+        text = f"The first {MOST_GROUPS} of {len(groups)} rows. {text}"
     return section(
         "curves", "Training", lead(text), _legend(shown), '<div class="curves">', *(f for f in figures if f), "</div>"
     )

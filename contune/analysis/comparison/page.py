@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from contune.analysis.comparison.curves import curves
+from contune.analysis.comparison.differences import differences
 from contune.analysis.comparison.runs import Group, Run, grouped
-from contune.analysis.comparison.tables import accuracies, differences, settings
+from contune.analysis.comparison.tables import accuracies, settings
 from contune.analysis.embedding_map import bare_map
 from contune.analysis.measured import Measured
 from contune.analysis.page import escape, lead, missing, page, section
@@ -17,7 +18,7 @@ def comparison_page(runs: Sequence[Run], maps: Mapping[str, Measured | str] | No
     """The whole page. `maps` has by a run's name what to draw its map from, or as a sentence why there is none."""
     groups = grouped(runs)
     methods = ", ".join(dict.fromkeys(str(run.config["method"]["name"]) for run in runs))
-    data = ", ".join(dict.fromkeys(str(run.config["data"]["name"]) for run in runs))
+    data = ", ".join(dict.fromkeys(run.data for run in runs))
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []
@@ -45,10 +46,13 @@ def _maps(groups: Sequence[Group], maps: Mapping[str, Measured | str]) -> str:
     ]
     if not figures:
         return ""
+    num_finished = sum(any(run.result is not None for run in group.runs) for group in groups)
     text = (
-        "Images of the measured split by t-SNE of their cosine similarity, of the first run of each row. "
+        "Images of the measured split by t-SNE of their cosine similarity, of the first finished run of each row. "
         "Who is near whom means something; distances between groups, and where on a map they are, do not."
     )
+    if num_finished > len(figures):
+        text += f" The first {len(figures)} of {num_finished} rows are shown."
     return section("maps", "Maps of the embeddings", lead(text), f'<div class="maps">{"".join(figures)}</div>')
 
 

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from contune.analysis.comparison.titles import titles
+from contune.analysis.headline import data_title
 from contune.config import MACHINE_SETTINGS
 
+JUDGED, CLASSIFIER, LINEAR, KNN = "judged", "classifier", "linear", "knn"
+"""Measures; the first is what a method is judged by, `contune experiment`'s top-1."""
 SEED = "run.seed"
-_NOT_IN_TITLES = ("method.name", "data.path", "data.name")
+_NOT_IN_TITLES = (SEED, "method.name", "data.path", "data.name")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +37,37 @@ class Run:
         flat = {f"{part}.{name}": value for part, values in self.config.items() for name, value in values.items()}
         return {key: value for key, value in flat.items() if key not in MACHINE_SETTINGS}
 
+    @property
+    def data(self) -> str:
+        """As a person calls it."""
+        return data_title({"data": self.config["data"]["name"]}, self.config)
+
+    @property
+    def trains_classifier(self) -> bool:
+        return self.top1(CLASSIFIER) is not None
+
     def top1(self, measure: str) -> float | None:
-        """By `linear` (the paper's probe where it was run, else the fast one) or `knn`."""
-        value = None if self.result is None else self.result.get(f"{measure}_top1")
+        """By `linear` (the paper's probe where it was run, else the fast one), by `knn`, by the `classifier` that was
+        trained with the encoder, or as `judged`: by the classifier of a method that trains one, else as `linear`."""
+        value = None if self.result is None else self.result.get(f"{self._measured_by(measure)}_top1")
         return float(value) if value is not None and isfinite(value) else None
 
-    def measured_as(self, measure: str) -> tuple[Any, ...]:
-        """Accuracies can be compared where these are the same: data, split and protocol."""
-        result = self.result or {}
-        return self.config["data"]["name"], result.get("split"), result.get(f"{measure}_protocol")
+    def measured_as(self, measure: str) -> tuple[str, str | None, str | None]:
+        """Data, split and protocol."""
+        result, data = self.result or {}, self.config["data"]
+        name = data["path"] if data["name"] == "images" and data["path"] else data["name"]
+        return str(name), result.get("split"), result.get(f"{self._measured_by(measure)}_protocol")
+
+    def comparable(self, other: "Run", measure: str) -> bool:
+        """Whether both were measured alike, or, where methods are judged, each by what is its own."""
+        mine, theirs = self.measured_as(measure), other.measured_as(measure)
+        own = measure == JUDGED and self.trains_classifier != other.trains_classifier
+        return mine == theirs or (own and mine[:2] == theirs[:2])
+
+    def _measured_by(self, measure: str) -> str:
+        if measure != JUDGED:
+            return measure
+        return CLASSIFIER if self.trains_classifier else LINEAR
 
     @property
     def state(self) -> str:
@@ -67,6 +93,13 @@ class Group:
         found = {run.seed: run.top1(measure) for run in self.runs}
         return {seed: value for seed, value in found.items() if value is not None}
 
+    def pairs(self, other: "Group", measure: str) -> list[tuple[float, float]]:
+        """Of the seeds that both have, measured so that they can be compared."""
+        mine, theirs = self.by_seed(measure), other.by_seed(measure)
+        others = {run.seed: run for run in other.runs}
+        seeds = [run.seed for run in self.runs if run.seed in others and run.comparable(others[run.seed], measure)]
+        return [(mine[seed], theirs[seed]) for seed in seeds if seed in mine and seed in theirs]
+
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """In the order of their first run; titles tell them apart."""
@@ -75,8 +108,8 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
         settings = {key: value for key, value in run.settings.items() if key != SEED}
         together.setdefault(json.dumps(settings, sort_keys=True), []).append(run)
     members = list(together.values())
-    titles = _titles([group[0] for group in members])
-    return [_group(title, group) for title, group in zip(titles, members, strict=True)]
+    names = _titles([group[0] for group in members])
+    return [_group(name, group) for name, group in zip(names, members, strict=True)]
 
 
 def different_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
@@ -96,24 +129,14 @@ def _group(title: str, runs: list[Run]) -> Group:
 
 
 def _titles(runs: Sequence[Run]) -> list[str]:
-    """The method and what else tells a run from the others; its name too where that is not enough."""
-    different = different_settings(runs)
-    shared = [key for key in different if all(key in run.settings for run in runs)]
-    told = [key for key in shared if key != SEED and key not in _NOT_IN_TITLES]
-    titles = []
-    for run in runs:
-        methods_own = [key for key in different if key in run.settings and key not in shared]
-        same_method = [other for other in runs if other.config["method"]["name"] == run.config["method"]["name"]]
-        own = [key for key in methods_own if any(o.settings.get(key) != run.settings[key] for o in same_method)]
-        words = [run.config["method"]["name"]]
-        if "data.name" in different:
-            words[0] += f" on {run.config['data']['name']}"
-        words += [f"{key.partition('.')[2]} {_short(run.settings[key])}" for key in (*told, *own)]
-        titles.append(", ".join(words[:4]))
+    """The method, the data where they differ, and what else tells a run from the others; its name too where that is
+    not enough."""
+    methods = [str(run.config["method"]["name"]) for run in runs]
+    data = [run.data for run in runs]
+    several = len(set(data)) > 1
+    beginnings = [f"{method} on {name}" if several else method for method, name in zip(methods, data, strict=True)]
+    different = {key: values for key, values in different_settings(runs).items() if key not in _NOT_IN_TITLES}
+    found = titles(beginnings, different)
     return [
-        title if titles.count(title) == 1 else f"{title} ({run.name})" for title, run in zip(titles, runs, strict=True)
+        title if found.count(title) == 1 else f"{title} ({run.name})" for title, run in zip(found, runs, strict=True)
     ]
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
