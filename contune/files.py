@@ -38,6 +38,22 @@ def write_whole(path: Path, content: str) -> None:
         part.write_text(content, encoding="utf-8", newline="\n")
 
 
+def check_unused(folder: Path, holds: str) -> None:
+    """Whether a command may begin in this folder: a new one, or one with nothing in it. `holds`: what it might have."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder with --out")
+    if folder.exists() and any(file.suffix != PART for file in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no {holds}; give another folder with --out")
+
+
+def make_folder_of(path: Path) -> None:
+    """For a file that is going to be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
 def sync(path: Path) -> None:
     """Waits until a file, or the names in a folder, are on the disk and not only on their way."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -6,7 +6,7 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import PART, unwritable, write_whole
+from contune.files import check_unused, make_folder_of, write_whole
 from contune.models.saved import ENCODER_FILE
 
 
@@ -22,8 +22,6 @@ class RunFolder:
 
     def check(self, config: Config) -> None:
         """Whether this config may be run here: in a new or empty folder, or in one that holds the same run."""
-        if self.path.exists() and not self.path.is_dir():
-            raise UserError(f"{self.path} is a file; give a folder with --out")
         if self.config_file.exists():
             different = Config.load(self.config_file).differences(config)
             if different:
@@ -31,15 +29,12 @@ class RunFolder:
                     f"{self.path} holds a run with another {', '.join(different)}; "
                     "give another folder with --out, or remove this one"
                 )
-        elif self.path.exists() and any(file.suffix != PART for file in self.path.iterdir()):
-            raise UserError(f"{self.path} is not empty and holds no run; give another folder with --out")
+        else:
+            check_unused(self.path, "run")
 
     def open(self, config: Config) -> None:
         """Makes the folder and writes the config into it."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.config_file, error) from error
+        make_folder_of(self.config_file)
         config.save(self.config_file)
 
     def config(self) -> Config:

@@ -34,8 +34,10 @@ def tune(
         int | None, typer.Option(help="Runs at a time; if not given 4 on a GPU, on a CPU one a core and 4 at most.")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Begin no more trials after so many.")] = None,
-    k1: Annotated[str, typer.Option(help="Of a search, the lowest and highest k1.")] = "1,20000",
-    k2: Annotated[str, typer.Option(help="Of a search, the lowest and highest k2.")] = "1,3",
+    k1: Annotated[
+        str | None, typer.Option(help="Of a search, the lowest and highest k1; 1,20000 if not given.")
+    ] = None,
+    k2: Annotated[str | None, typer.Option(help="Of a search, the lowest and highest k2; 1,3 if not given.")] = None,
     storage: Annotated[
         str | None, typer.Option(help="Of a search, a database that several hosts share, as a URL.")
     ] = None,
@@ -57,7 +59,7 @@ def tune(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("tuning starts processes of its own; leave torchrun out")
     way = how or default_way()
-    for option, given in (("--trials", trials), ("--storage", storage)):
+    for option, given in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2)):
         if given is not None and way != "search":
             raise UserError(f"{option} {given} is for --how search, and this is --how {way}; leave it out")
     recipe, overrides = recipe_and_overrides(arguments)
@@ -68,7 +70,8 @@ def tune(
         from contune.console import say
 
         say("Optuna is not installed, so this is the paper's procedure; `pip install contune[tune]` adds the search")
-    _tune(recipe, overrides, way, budget, Ranges(values_in(k1), values_in(k2)), storage, out)
+    given_ranges = {name: values_in(text) for name, text in (("k1", k1), ("k2", k2)) if text is not None}
+    _tune(recipe, overrides, way, budget, Ranges(**given_ranges), storage, out)
 
 
 def _tune(
@@ -82,7 +85,8 @@ def _tune(
 ) -> None:
     from contune.console import say, show_table
     from contune.tune import written
-    from contune.tune.tuning import default_epochs, tune
+    from contune.tune.short_run import default_epochs
+    from contune.tune.tuning import tune
 
     config = config_of(recipe, overrides)
     epochs = budget.epochs or default_epochs(config.optim.epochs)

@@ -6,7 +6,7 @@ from pathlib import Path
 from contune.errors import UserError
 from contune.experiments.experiment import Experiment
 from contune.experiments.plan import meaningful
-from contune.files import PART, unwritable, write_whole
+from contune.files import check_unused, make_folder_of, write_whole
 
 ABOUT = "experiment.json"
 """The experiment, and the settings it ran with."""
@@ -15,10 +15,7 @@ ABOUT = "experiment.json"
 def mark(folder: Path, name: str, overrides: list[str]) -> None:
     """Makes the folder where it is missing."""
     path = folder / ABOUT
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
+    make_folder_of(path)
     write_whole(path, json.dumps({"experiment": name, "overrides": meaningful(overrides)}, indent=2) + "\n")
 
 
@@ -43,21 +40,15 @@ def is_of(folder: Path, experiment: Experiment) -> bool:
 
 def check(folder: Path, experiment: Experiment) -> None:
     """Whether this experiment may be drawn here: in a new or empty folder, or in its own."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder with --out")
     if (marked := _marked(folder)) is not None:
         if not is_of(folder, experiment):
             held = " ".join([marked[0], *marked[1]])
             raise UserError(f"{folder} holds the experiment {held}; give another folder with --out")
-    elif folder.exists() and _has_files(folder) and not _has_runs_of(folder, experiment):
-        raise UserError(f"{folder} is not empty and holds no run of this experiment; give another folder with --out")
-
-
-def _has_files(folder: Path) -> bool:
-    return any(file.suffix != PART for file in folder.iterdir())
+    elif not _has_runs_of(folder, experiment):
+        check_unused(folder, "run of this experiment")
 
 
 def _has_runs_of(folder: Path, experiment: Experiment) -> bool:
     """Such as are there after a stop before anything was drawn, or were brought from another machine."""
     names = {row.folder(0).removesuffix("0") for row in experiment.rows}
-    return any(file.is_dir() and file.name.rstrip("0123456789") in names for file in folder.iterdir())
+    return any(found.parent.name.rstrip("0123456789") in names for found in folder.glob("*/config.json"))

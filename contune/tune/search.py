@@ -3,16 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from contune.analysis.wording import plural
+from contune.console import say
 from contune.data.seeding import mixed_seed
 from contune.errors import UserError
 from contune.tune.short_run import ShortRun, look_epochs
 from contune.tune.study import (
     Asked,
+    answering,
     begun_by,
-    database_in,
     ended,
     median_seen,
     num_begun,
+    num_elsewhere,
     open_study,
     owner_of,
     write_down,
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 RANDOM_TRIALS = 6
 """Before TPE has seen as many it proposes at random."""
 STREAM = 11
+MOST_FAILURES = 2
+"""Batches in a row of which every run failed; then it is not the values. A trial that failed is not tried again."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +55,27 @@ def search(
 ) -> list[Trial]:
     """Adds trials until the study has `num_trials`, the recipe's own values and the paper's first; all of them."""
     workshop.folder.mkdir(parents=True, exist_ok=True)
-    study = open_study(storage or database_in(workshop.folder), name)
+    study = open_study(storage, workshop.folder, name)
+    with answering(name):
+        return _add_trials(study, workshop, ranges, num_trials, seed)
+
+
+def _add_trials(study: "optuna.Study", workshop: Workshop, ranges: Ranges, num_trials: int, seed: int) -> list[Trial]:
     for values in without_twins([workshop.own, workshop.paper]):
         _enqueue(study, values, ranges)
+    failures = 0
     while batch := _next(study, workshop, ranges, num_trials, seed):
         stop_below = median_seen(study, look_epochs(workshop.config.optim.epochs))
         work = {asked.values: ShortRun({} if asked.is_kept else stop_below) for asked in batch}
         trials = workshop.run([asked.values for asked in batch], work)
         for asked, trial in zip(batch, trials, strict=True):
             write_down(study, asked, trial)
+        failures = failures + 1 if all(trial.error for trial in trials) else 0
+        if failures == MOST_FAILURES:
+            raise UserError(trials[0].error)
+    elsewhere = num_elsewhere(study, owner_of(workshop.folder))
+    if elsewhere:
+        say(f"without {plural(elsewhere, 'trial')} of other hosts, not ended yet; the same command, later, has all")
     return [replace(trial, why=workshop.why(trial.values)) for trial in ended(study)]
 
 

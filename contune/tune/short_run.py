@@ -26,12 +26,18 @@ from contune.train.session import train
 from contune.train.setup import Setup
 from contune.train.trainer import Trainer
 
+FEWEST_EPOCHS, SHARE_OF_EPOCHS = 10, 5
 VAL_FRACTION = 0.2
 LOOKS = (0.4, 0.6, 0.8)
 """How much of a run is done when it is looked at."""
 MOST_IMAGES = 10_000
 """Of either split, for a look."""
 SEEN = "seen.json"
+
+
+def default_epochs(epochs: int) -> int:
+    """Of a short run of a recipe that has so many."""
+    return min(epochs, max(FEWEST_EPOCHS, epochs // SHARE_OF_EPOCHS))
 
 
 def short_config(config: Config, epochs: int) -> Config:

@@ -1,6 +1,8 @@
 """A search as a database keeps it: which values were asked for, by whom, and what became of them."""
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     import optuna
 
 INSTALL = "the search needs Optuna; install it with `pip install contune[tune]`, or take --how paper or --how advise"
+GIVE_A_DATABASE = "give a database as Optuna takes it, such as sqlite:///study.db or postgresql://user@host/name"
+MOVE_IT = "move it away, the runs beside it are kept, or give another folder with --out"
 FEWEST_TO_COMPARE = 4
 """Finished trials that it takes to give up another."""
 
@@ -28,26 +32,60 @@ class Asked(NamedTuple):
         return bool(self.trial.user_attrs.get("kept"))
 
 
-def database_in(folder: Path) -> str:
-    return f"sqlite:///{(folder / 'study.db').resolve()}"
+def check_storage(storage: str | None, name: str) -> None:
+    """Whether there can be a study: Optuna, and the database where one is named."""
+    _need_optuna()
+    if storage is not None:
+        _create(storage, name, f"--storage {storage}", GIVE_A_DATABASE)
 
 
-def open_study(url: str, name: str) -> "optuna.Study":
-    """Makes it or, where it is there, goes on with it."""
+def open_study(storage: str | None, folder: Path, name: str) -> "optuna.Study":
+    """Makes it or, where it is there, goes on with it; in the folder if no storage is named."""
+    _need_optuna()
+    if storage is not None:
+        return _create(storage, name, f"--storage {storage}", GIVE_A_DATABASE)
+    file = folder / "study.db"
+    return _create(f"sqlite:///{file.resolve()}", name, str(file), MOVE_IT)
+
+
+def _need_optuna() -> None:
     try:
         import optuna
-        from sqlalchemy.exc import SQLAlchemyError
     except ImportError:
         raise UserError(INSTALL) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def _create(url: str, name: str, place: str, way_out: str) -> "optuna.Study":
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    wrong = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, ValueError, RuntimeError, OSError)
     try:
         return optuna.create_study(storage=url, study_name=name, direction="maximize", load_if_exists=True)
-    except (SQLAlchemyError, ImportError, ValueError, OSError) as error:
-        reason = str(error).splitlines()[0]
+    except wrong as error:
+        way_out = "install the driver of that database" if isinstance(error, ImportError) else way_out
+        raise UserError(f"cannot open the study at {place}: {_reason(error)}; {way_out}") from None
+
+
+@contextmanager
+def answering(name: str) -> Iterator[None]:
+    """While a study is used: a database that goes away, or that another process holds for too long, is a sentence."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
         raise UserError(
-            f"cannot open the study at --storage {url}: {reason}; give a database as Optuna takes it, "
-            "such as sqlite:///study.db or postgresql://user@host/name"
+            f"the database of the study {name} no longer answers: {_reason(error)}; once it does, the same command "
+            "goes on with what was done"
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """Optuna's own words for what a database says are about other things."""
+    return str(error.__cause__ or error).splitlines()[0]
 
 
 def owner_of(folder: Path) -> str:
@@ -75,6 +113,14 @@ def num_begun(study: "optuna.Study") -> int:
     return len(study.get_trials(deepcopy=False, states=states))
 
 
+def num_elsewhere(study: "optuna.Study", owner: str) -> int:
+    """Trials that others have begun and not ended."""
+    from optuna.trial import TrialState
+
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    return sum(trial.user_attrs.get("owner") != owner for trial in running)
+
+
 def median_seen(study: "optuna.Study", epochs: list[int]) -> dict[int, float]:
     """What half of the finished trials had reached after these epochs; nothing while they are few."""
     from optuna.trial import TrialState
@@ -89,8 +135,9 @@ def median_seen(study: "optuna.Study", epochs: list[int]) -> dict[int, float]:
 def write_down(study: "optuna.Study", asked: Asked, trial: Trial) -> None:
     from optuna.trial import TrialState
 
-    for epoch, knn in trial.seen.items():
-        asked.trial.report(knn, epoch)
+    before = study.get_trials(deepcopy=False)[asked.trial.number].intermediate_values  # by a call that got no further
+    for epoch in sorted(trial.seen.keys() - before.keys()):
+        asked.trial.report(trial.seen[epoch], epoch)
     for name in ("knn", "num_images", "stopped_at", "error"):
         asked.trial.set_user_attr(name, getattr(trial, name))
     if trial.accuracy is not None:

@@ -74,13 +74,23 @@ class Trial:
         return ", ".join(words)
 
 
+def rank(trial: Trial) -> tuple[float, ...]:
+    """Higher is better: accuracy, of equals kNN, of equals the smaller k1, then the k2 that is nearer to 1.
+
+    What does no better with more of k1 has no reason to have it: it takes push from the negatives.
+    """
+    unknown = -1.0
+    accuracy, knn = (unknown if value is None else value for value in (trial.accuracy, trial.knn))
+    return accuracy, knn, -trial.values.k1, -abs(trial.values.k2 - 1)
+
+
 def best(trials: Iterable[Trial]) -> Trial | None:
-    """The highest accuracy; of equals the higher kNN, then the one that was tried first.
+    """The highest by `rank`; of equals the one that was tried first.
 
     k1 = 0 is SupCon: it is run for comparison, and chosen only where the recipe itself has it.
     """
     candidates = [t for t in trials if t.is_finished and (t.values.k1 > 0 or OWN in t.why)]
-    return max(candidates, key=lambda t: (t.accuracy or 0.0, t.knn or 0.0), default=None)
+    return max(candidates, key=rank, default=None)
 
 
 def named(values: Values, *, own: Values, paper: Values) -> str:

@@ -1,6 +1,5 @@
 """`contune tune`, from a config to a choice: the way that was asked for, in a folder that goes on where it was."""
 
-import json
 import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -9,21 +8,20 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError, unknown
-from contune.files import write_whole
 from contune.methods.tcl import TCL
 from contune.train.setup import open_dataset
 from contune.tune.advise import Advice, advise
+from contune.tune.folder import Order, TuneFolder
 from contune.tune.moments import KeepingRun, read_moments
 from contune.tune.paper import as_in_the_paper
 from contune.tune.search import Ranges, search
-from contune.tune.short_run import short_config
+from contune.tune.short_run import default_epochs
+from contune.tune.study import check_storage
 from contune.tune.trial import SUPCON_VALUES, Trial, best, without_twins
 from contune.tune.workshop import Workshop, default_parallel
 
 WAYS = ("search", "paper", "advise")
-FEWEST_EPOCHS, SHARE_OF_EPOCHS = 10, 5
 NUM_TRIALS = 16
-SETTINGS = "settings.json"
 
 
 @dataclass(frozen=True)
@@ -69,9 +67,15 @@ def tune(
     """Trials by the way `how`. The recipe's own values and the paper's are tried too: the choice is not below them."""
     if how not in WAYS:
         raise unknown("way to tune", how, WAYS)
-    short = _checked(config, budget)
+    _check(config, budget)
+    order, place = Order(how, config, budget.epochs), TuneFolder(folder)
+    short = order.short
+    name = f"{short.data.name}-{short.fingerprint()}"
+    place.check(order)
     open_dataset(short.data)  # has a sentence for what is not there, before any run is started
-    _open(folder, short)
+    if how == "search":
+        check_storage(storage, name)
+    place.open(order)
     workshop = Workshop(
         config=short,
         folder=folder,
@@ -85,7 +89,6 @@ def tune(
     elif how == "advise":
         trials, advice = _advised(workshop, settings.temperature)
     else:
-        name = f"{short.data.name}-{short.fingerprint()}"
         trials = search(
             workshop,
             name=name,
@@ -97,40 +100,22 @@ def tune(
     return _outcome(workshop, trials, advice)
 
 
-def default_epochs(epochs: int) -> int:
-    return min(epochs, max(FEWEST_EPOCHS, epochs // SHARE_OF_EPOCHS))
-
-
-def _checked(config: Config, budget: Budget) -> Config:
+def _check(config: Config, budget: Budget) -> None:
     if not isinstance(config.method.settings, TCL.Settings):
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
-    epochs = budget.epochs or default_epochs(config.optim.epochs)
-    if epochs == 0:
+    if not (budget.epochs or default_epochs(config.optim.epochs)):
         raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; give --epochs 10")
-    return short_config(config, epochs)
-
-
-def _open(folder: Path, short: Config) -> None:
-    """A folder for these short runs: a new or empty one, or one that holds the same."""
-    file = folder / SETTINGS
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder with --out")
-    if file.exists():
-        different = Config.load(file).differences(short)
-        if different:
-            raise UserError(
-                f"{folder} holds trials with another {', '.join(different)}; give another folder with --out"
-            )
-    elif folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no trials; give another folder with --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, json.dumps(short.to_dict(), indent=2) + "\n")
 
 
 def _advised(workshop: Workshop, temperature: float) -> tuple[list[Trial], Advice]:
     workshop.config.run.gradients = True
     reference = workshop.run([SUPCON_VALUES], {SUPCON_VALUES: KeepingRun()})
     advice = advise(read_moments(workshop.run_folder(SUPCON_VALUES)), temperature)
+    if workshop.is_over:
+        raise UserError(
+            f"the time was over before k1 and k2 could be compared; the run of SupCon advises {advice.values}; give "
+            "more --minutes, and the same command goes on from there"
+        )
     compared = [v for v in without_twins([advice.values, workshop.own, workshop.paper]) if v != SUPCON_VALUES]
     return reference + workshop.run(compared), advice
 

@@ -12,6 +12,7 @@ from contune.config import Config
 from contune.console import say
 from contune.errors import UserError
 from contune.machine import available_cores
+from contune.run import RunFolder
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
 from contune.tune.short_run import ShortRun
 from contune.tune.trial import Trial, Values, named, paper_default
@@ -44,16 +45,21 @@ class Workshop:
     def is_over(self) -> bool:
         return time.monotonic() >= self.until
 
+    @property
+    def has_results(self) -> bool:
+        """Whether a run came to its end here: then what fails does so by its values, not by the settings."""
+        return any(RunFolder(path).result_file.exists() for path in (self.folder / "trials").glob("*"))
+
     def why(self, values: Values) -> str:
         return named(values, own=self.own, paper=self.paper)
 
     def run(self, batch: Sequence[Values], work: Mapping[Values, ShortRun] | None = None) -> list[Trial]:
-        """A trial for each of these values, in their order; where not one of them could be run, the reason."""
+        """A trial for each of these values, in their order; where nothing could be run here yet, the reason."""
         doing = {values: ShortRun() for values in batch} | dict(work or {})
         jobs = [self._job(values, doing[values]) for values in doing]
         results = run_many(jobs, self.parallel)
         done = {values: self._trial(values, result) for values, result in zip(doing, results, strict=True)}
-        if all(trial.error for trial in done.values()):
+        if all(trial.error for trial in done.values()) and not self.has_results:
             raise UserError(next(iter(done.values())).error)
         for values, trial in done.items():
             self._tell(values, trial)

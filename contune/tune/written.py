@@ -10,7 +10,7 @@ from typing import Any
 from contune.analysis.wording import plural, wilson_interval
 from contune.files import write_whole
 from contune.tune.plot import draw_trials
-from contune.tune.trial import Trial, plain
+from contune.tune.trial import Trial, plain, rank
 from contune.tune.tuning import Outcome
 
 JSON, PICTURE = "tune.json", "trials.png"
@@ -43,7 +43,7 @@ def write(folder: Path, outcome: Outcome, *, recipe: str, overrides: Sequence[st
     if content["advice"] is not None:
         del content["advice"]["values"]
     write_whole(folder / JSON, json.dumps(content, indent=2) + "\n")
-    title = f"{recipe}: {len(outcome.trials)} trials of {epochs} epochs"
+    title = f"{recipe}: {plural(len(outcome.trials), 'trial')} of {plural(epochs, 'epoch')}"
     draw_trials(folder / PICTURE, outcome.trials, choice, title=title)
 
 
@@ -56,7 +56,7 @@ def _as_dict(trial: Trial) -> dict[str, Any]:
 
 def rows(outcome: Outcome) -> list[tuple[str, ...]]:
     """The trials as a table, the best first and those without an accuracy last."""
-    ranked = sorted(outcome.trials, key=lambda t: (t.accuracy or -1.0, t.knn or -1.0), reverse=True)
+    ranked = sorted(outcome.trials, key=rank, reverse=True)
     return [
         (
             "→" if trial.values == outcome.choice.values else "",
@@ -83,8 +83,8 @@ def verdict(outcome: Outcome, epochs: int) -> str:
     low, high = wilson_interval(choice.accuracy, choice.num_images)
     sentence = f"chosen   {choice.values}: {_percent(choice)}" + "".join(f"; {words}" for words in beside)
     reading = (
-        f"         measured on {choice.num_images:,} validation images after {epochs} epochs; with so many images "
-        f"{_percent(choice)} means {low:.1f} to {high:.1f}"
+        f"         measured on {choice.num_images:,} validation images after {plural(epochs, 'epoch')}; with so many "
+        f"images {_percent(choice)} means {low:.1f} to {high:.1f}"
     )
     return "\n".join([sentence, reading, *_within_chance(outcome), *_supcon(outcome)])
 
@@ -99,10 +99,12 @@ def _within_chance(outcome: Outcome) -> list[str]:
     _, high = wilson_interval(own.accuracy, choice.num_images)
     if low > high:
         return []
-    images = plural(round(lead * choice.num_images / 100), "image")
+    images = round(lead * choice.num_images / 100)
+    if images == 0:
+        return ["         the recipe's own values are right on as many images; train both before you rely on it"]
     return [
-        f"         its lead over the recipe's own values is {images}, which chance can make, the more so for the best "
-        f"of {len(outcome.trials)} trials; train both before you rely on it"
+        f"         its lead over the recipe's own values is {plural(images, 'image')}, which chance can make, the more "
+        f"so for the best of {len(outcome.trials)} trials; train both before you rely on it"
     ]
 
 

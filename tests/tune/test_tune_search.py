@@ -1,10 +1,12 @@
 """The search: what it begins with, that it finds a peak, gives up, goes on, and repeats itself."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_trials import MadeUpWorkshop, workshop
+from made_up_trials import MadeUpWorkshop, peak_at_800, workshop
 
 from contune.errors import UserError
 from contune.tune.search import Ranges, search
@@ -49,6 +51,17 @@ def test_what_was_interrupted_goes_on_as_if_nothing_had_happened(tmp_path: Path)
     assert sum(map(len, again.batches)) == 8 - 2 * 2
 
 
+def test_a_trial_that_was_half_written_down_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("optuna.Study.tell", stop)
+        with pytest.raises(KeyboardInterrupt):
+            find(workshop(tmp_path / "stopped"))
+    assert find(workshop(tmp_path / "stopped")) == find(workshop(tmp_path / "whole"))
+
+
 def test_a_finished_study_is_only_read(tmp_path: Path) -> None:
     first = find(workshop(tmp_path))
     again = workshop(tmp_path)
@@ -64,16 +77,18 @@ def test_runs_that_fall_behind_are_given_up_but_never_the_defaults(tmp_path: Pat
     assert max(trial.seen[4] for trial in given_up) < max(trial.seen[4] for trial in trials if trial.is_finished)
 
 
-def test_two_hosts_share_a_study(tmp_path: Path) -> None:
+def test_two_hosts_share_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     with pytest.raises(KeyboardInterrupt):  # this host is in the middle of its second batch when the other comes
         find(workshop(tmp_path / "one", stop_after=1), storage=url)
     other = workshop(tmp_path / "other")
     trials = find(other, storage=url)
+    assert "without 2 trials of other hosts" in capsys.readouterr().out
     tried_there = [values for batch in other.batches for values in batch]
     assert Values(500, 1) not in tried_there
     assert len(trials) == 2 + len(tried_there) == 6  # two more belong to the first host
     assert len(find(workshop(tmp_path / "one"), storage=url)) == 8
+    assert "other hosts" not in capsys.readouterr().out
 
 
 def test_own_values_outside_of_the_ranges_are_tried_all_the_same(tmp_path: Path) -> None:
@@ -101,6 +116,26 @@ def test_a_range_that_is_none(ends: tuple[float, ...]) -> None:
 def test_a_database_that_cannot_be_opened(url: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot open the study at --storage"):
         find(workshop(tmp_path), storage=url)
+
+
+def test_a_broken_database_in_the_folder_is_not_called_a_storage_that_was_given(tmp_path: Path) -> None:
+    (tmp_path / "study.db").write_text("no database")
+    with pytest.raises(UserError, match="file is not a database; move it away, the runs beside it are kept") as caught:
+        find(workshop(tmp_path))
+    assert "--storage" not in str(caught.value)
+
+
+def test_a_database_that_goes_away_is_a_sentence_and_the_search_goes_on(tmp_path: Path) -> None:
+    def unplug(values: Values) -> float:
+        with closing(sqlite3.connect(tmp_path / "study.db")) as database, database:
+            database.execute("ALTER TABLE trial_user_attributes RENAME TO elsewhere")
+        return peak_at_800(values)
+
+    with pytest.raises(UserError, match=r"the study study no longer answers: .*once it does, the same command goes on"):
+        find(workshop(tmp_path, parallel=1, accuracy=unplug))
+    with closing(sqlite3.connect(tmp_path / "study.db")) as database, database:
+        database.execute("ALTER TABLE elsewhere RENAME TO trial_user_attributes")
+    assert len(find(workshop(tmp_path))) == 8
 
 
 def test_without_optuna_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from contune.config import Config
-from contune.tune.trial import OWN, SUPCON, Trial, Values, best, named, rounded
+from contune.tune.trial import OWN, SUPCON, Trial, Values, best, named, rank, rounded
 
 
 @pytest.mark.parametrize("values", [Values(500, 1), Values(5000, 1.25), Values(1234567.8, 1.1), Values(0.1 + 0.2, 1)])
@@ -26,6 +26,20 @@ def test_the_highest_accuracy_is_taken_and_knn_settles_a_tie() -> None:
     ]
     assert best(trials) is trials[2]
     assert best(trials[3:]) is None
+
+
+def test_what_is_level_goes_to_the_smaller_k1_then_to_the_k2_nearer_to_1() -> None:
+    level = [
+        Trial(values=values, accuracy=100.0, knn=99.0)
+        for values in (Values(74.3, 2.35), Values(40.9, 2.5), Values(500, 1), Values(40.9, 1.2), Values(40.9, 0.5))
+    ]
+    for trials in (level, level[::-1]):
+        assert [trial.values for trial in sorted(trials, key=rank, reverse=True)] == [
+            Values(40.9, 1.2), Values(40.9, 0.5), Values(40.9, 2.5), Values(74.3, 2.35), Values(500, 1),
+        ]  # fmt: skip
+        choice = best(trials)
+        assert choice is not None
+        assert choice.values == Values(40.9, 1.2)
 
 
 def test_supcon_is_for_comparison_unless_it_is_what_the_recipe_has() -> None:

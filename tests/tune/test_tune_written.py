@@ -2,7 +2,7 @@
 
 from contune.tune.trial import OWN, Trial, Values
 from contune.tune.tuning import Outcome
-from contune.tune.written import train_command, verdict
+from contune.tune.written import rows, train_command, verdict
 
 CHOICE = Trial(values=Values(74.3, 2.35), accuracy=100.0, knn=99.0, num_images=180)
 
@@ -17,6 +17,20 @@ def test_a_lead_of_two_images_is_said_to_be_chance() -> None:
     text = verdict(outcome(98.89), 10)
     assert "k1 74.3, k2 2.35: 100.00 %; the recipe's own values 98.89 %" in text
     assert "is 2 images, which chance can make, the more so for the best of 2 trials" in text
+
+
+def test_what_is_level_is_not_called_a_lead() -> None:
+    text = verdict(outcome(100.0), 1)
+    assert "after 1 epoch;" in text
+    assert "the recipe's own values are right on as many images" in text
+    assert "lead" not in text
+
+
+def test_the_table_has_the_choice_first_and_failures_last() -> None:
+    level = [Trial(values=Values(k1, 1), accuracy=99.0, knn=98.0) for k1 in (500.0, 20.0, 80.0)]
+    trials = [Trial(values=Values(1, 1), error="no room"), *level]
+    shown = rows(Outcome(trials, level[1], None, None))
+    assert [(row[0], row[1]) for row in shown] == [("→", "20"), ("", "80"), ("", "500"), ("", "1")]
 
 
 def test_a_clear_lead_is_not() -> None:
