@@ -214,8 +214,6 @@ class Config:
                 f"augment.per_view names {len(self.augment.per_view)} policies for augment.views={self.augment.views}; "
                 "give one for each view"
             )
-        if self.eval.split == "val" and self.data.val_fraction == 0:
-            raise UserError("eval.split=val needs a validation split; set for example data.val_fraction=0.1")
         return self
 
     def to_dict(self) -> dict[str, dict[str, Any]]:

@@ -8,10 +8,14 @@ class UserError(ValueError):
     """Bad input. The command line prints its sentence and exits with code 2; no traceback."""
 
 
+MOST_NAMES = 24
+
+
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not among `choices`: the nearest ones first, else all of them."""
+    """The error for a name that is not among `choices`: the nearest ones, else all of them, or the first of very many."""
     choices = sorted(choices)
     nearest = get_close_matches(name, choices, n=3, cutoff=0.5)
     if nearest:
         return UserError(f"unknown {kind} {name!r}; did you mean {' or '.join(nearest)}?")
-    return UserError(f"unknown {kind} {name!r}; choose from {', '.join(choices)}")
+    more = f" and {len(choices) - MOST_NAMES:,} more" if len(choices) > MOST_NAMES else ""
+    return UserError(f"unknown {kind} {name!r}; choose from {', '.join(choices[:MOST_NAMES])}{more}")

@@ -24,7 +24,7 @@ from contune.data.loader import build_loader
 from contune.data.traits import measure
 from contune.errors import UserError
 from contune.eval.features import extract_features
-from contune.files import write_whole
+from contune.files import make_folder_of, write_whole
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE
 from contune.progress import progress
@@ -95,7 +95,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         images, classes = _labelled(X, y)
         with TemporaryDirectory() as folder, self._manners(), own_random_numbers():
             traits = measure(images)
-            size = self.image_size or (traits.image_size if _is_array(images) else SIZE_OF_PICTURES)
+            own_size = traits.image_size if _is_array(images) else SIZE_OF_PICTURES
+            size = own_size if self.image_size is None else self.image_size
             config = self._config(images, size)
             names = () if classes is None else tuple(map(str, classes))
             dataset = Dataset(
@@ -109,6 +110,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.config_ = config.to_dict()
         if classes is not None:
             self.classes_ = classes
+        elif hasattr(self, "classes_"):  # of an earlier fit
+            del self.classes_
         self._keep(ImageEncoder(method.encoder, setup.spec))
         return self
 
@@ -128,12 +131,15 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Writes `encoder.safetensors`, which `contune.load_encoder` reads too, and the parameters of this object."""
         check_is_fitted(self, "encoder_")
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        if RunFolder(folder).config_file.exists():
+            raise UserError(f"{folder} holds a run, whose encoder this would replace; give another folder")
         classes = self.classes_.tolist() if hasattr(self, "classes_") else None
         parameters = self.get_params() | {"random_state": self._plain_random_state()}
         values = {"parameters": parameters, "classes": classes, "config": self.config_, "history": self.history_}
+        text = json.dumps(values, indent=2, default=_plain) + "\n"
+        make_folder_of(folder / ENCODER_FILE)
         save_encoder(folder / ENCODER_FILE, self.encoder_.backbone, self.encoder_.spec)
-        write_whole(folder / ESTIMATOR_FILE, json.dumps(values, indent=2) + "\n")
+        write_whole(folder / ESTIMATOR_FILE, text)
 
     @classmethod
     def load(cls, folder: str | Path) -> "ContrastiveEncoder":
@@ -141,11 +147,14 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         file = Path(folder) / ESTIMATOR_FILE
         if not file.exists():
             raise UserError(f"no {ESTIMATOR_FILE} in {folder}; ContrastiveEncoder.save writes one")
-        values = json.loads(file.read_text(encoding="utf-8"))
-        estimator = cls(**values["parameters"])
-        estimator.config_, estimator.history_ = values["config"], values["history"]
-        if values["classes"] is not None:
-            estimator.classes_ = np.array(values["classes"])
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+            estimator = cls(**values["parameters"])
+            estimator.config_, estimator.history_ = values["config"], values["history"]
+            if values["classes"] is not None:
+                estimator.classes_ = np.array(values["classes"])
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{file} is not one that ContrastiveEncoder.save wrote") from None
         estimator._keep(load_encoder(folder))
         return estimator
 
@@ -181,13 +190,20 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _batch(self, config: Config, num_images: int) -> int:
         if self.batch_size is not None and self.batch_size > num_images:
             raise UserError(f"batch_size={self.batch_size} is more than the {num_images} images; lower it")
-        return self.batch_size or min(config.optim.batch_images, num_images)
+        return min(config.optim.batch_images, num_images) if self.batch_size is None else self.batch_size
 
     def _plain_random_state(self) -> int | None:
         return int(self.random_state) if isinstance(self.random_state, int | np.integer) else None
 
     def _manners(self) -> AbstractContextManager[None]:
         return nullcontext() if self.verbose else silence()
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's for JSON."""
+    if isinstance(value, np.generic) and not isinstance(value, np.datetime64 | np.timedelta64):
+        return value.item()
+    raise UserError(f"{value!r} cannot be saved: parameters and classes have to be numbers or text")
 
 
 def _labelled(X: Any, y: Any) -> tuple[ImageSet, np.ndarray | None]:

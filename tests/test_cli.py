@@ -140,6 +140,26 @@ def test_a_flat_folder_without_labels(tmp_path: Path) -> None:
     assert read_json(tmp_path / "run" / "result.json")["measures"] == []
     assert "These images have no labels" in (tmp_path / "run" / "report.html").read_text()
 
+    labelled = write_classes(tmp_path / "labelled")
+    refused = contune("predict", tmp_path / "run", labelled)
+    assert f"`contune eval {tmp_path / 'run'} data.path=FOLDER` with images that have labels" in refused.err
+    measured = contune("eval", tmp_path / "run", f"data.path={labelled}")
+    assert measured.code == 0, measured.err
+    assert f"classifier {tmp_path / 'run' / 'classifier.safetensors'}" in measured.out
+    assert contune("predict", tmp_path / "run", labelled).code == 0
+
+
+def test_a_validation_split_of_its_own_is_measured_on(tmp_path: Path) -> None:
+    for split, each in (("train", 12), ("val", 5), ("test", 6)):
+        write_classes(tmp_path / "photos" / split, each=each)
+    outcome = contune(
+        "train", "images", f"data.path={tmp_path / 'photos'}", *QUICK, "run.tensorboard=false", "eval.split=val",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.err
+    measure = read_json(tmp_path / "run" / "result.json")["measures"][0]
+    assert (measure["split"], measure["num_images"]) == ("val", 10)
+
 
 def write_parquet(path: Path, num: int = 40) -> None:
     """As the hub has them: image bytes in a struct, integer labels."""

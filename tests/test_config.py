@@ -90,9 +90,6 @@ def test_what_is_refused(assignment: str, sentence: str) -> None:
 def test_settings_that_need_each_other() -> None:
     with pytest.raises(UserError, match=r"names 1 policies for augment\.views=2; give one for each view"):
         Config().override(["augment.per_view=none"])
-    with pytest.raises(UserError, match=r"eval\.split=val needs a validation split"):
-        Config().override(["eval.split=val"])
-    assert Config().override(["eval.split=val", "data.val_fraction=0.1"]).eval.split == "val"
 
 
 def test_the_fingerprint_stands_for_what_is_computed() -> None:

@@ -126,6 +126,38 @@ def test_other_methods_without_labels_have_their_own_recipes() -> None:
         quick(method="supcon").fit(DIGITS[:64])
 
 
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path: Path) -> None:
+    estimator = quick(epochs=np.int64(0)).fit(DIGITS[:40], LABELS[:40])
+    estimator.save(tmp_path / "saved")
+    assert ContrastiveEncoder.load(tmp_path / "saved").get_params()["epochs"] == 0
+    estimator.settings = {"method.k1": object()}
+    with pytest.raises(UserError, match="cannot be saved"):
+        estimator.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_run_is_not_written_over_and_other_files_are_refused(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="holds a run, whose encoder this would replace"):
+        fitted.save(tmp_path)
+    for text in ("{", "[]", '{"parameters": {"color": 1}}'):
+        (tmp_path / "estimator.json").write_text(text)
+        with pytest.raises(UserError, match="is not one that ContrastiveEncoder.save wrote"):
+            ContrastiveEncoder.load(tmp_path)
+
+
+def test_nothing_of_an_earlier_fit_is_left() -> None:
+    estimator = quick(epochs=0, method="simclr").fit(DIGITS[:40], LABELS[:40])
+    assert hasattr(estimator, "classes_")
+    assert not hasattr(estimator.fit(DIGITS[:40]), "classes_")
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"image_size": 0}])
+def test_zero_is_not_nothing(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UserError):
+        quick(**wrong).fit(DIGITS[:40], LABELS[:40])
+
+
 def test_what_is_saved_comes_back_and_any_encoder_loader_reads_it(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
     fitted.save(tmp_path / "kept")
     loaded = ContrastiveEncoder.load(tmp_path / "kept")

@@ -192,6 +192,9 @@ def test_eval_of_what_is_no_finished_run(finished: Path, tmp_path: Path) -> None
 def test_eval_with_wrong_settings(finished: Path) -> None:
     assert_sentence(contune("eval", finished, "eval.knn=3"), "unknown setting 'eval.knn'; did you mean eval.knn_k")
     assert_sentence(contune("eval", finished, "eval.split=val"), "eval.split=val needs a validation split")
+    for setting in ("model.encoder=resnet50", "data.image_size=64", "method.k1=3", "optim.epochs=3"):
+        key = setting.partition("=")[0]
+        assert_sentence(contune("eval", finished, setting), f"{key} was settled when the encoder was trained")
 
 
 def test_eval_of_data_without_a_test_split(finished: Path, tmp_path: Path) -> None:

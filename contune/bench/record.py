@@ -1,6 +1,7 @@
 """What a benchmark leaves behind: one JSON file with every row and everything needed to run it again."""
 
 import json
+import os
 import platform
 import shlex
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from contune.errors import UserError
+from contune.files import make_folder_of, write_whole
 from contune.train.device import hardware_name
 from contune.train.result import git_revision, versions
 
@@ -37,14 +39,15 @@ def circumstances(device: torch.device) -> dict[str, Any]:
 
 def make_folder(path: Path) -> None:
     """Before anything is measured, so that nothing is measured in vain."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to {path.parent}: {error.strerror}") from None
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; name a file with --out, such as {path / 'bench.json'}")
+    make_folder_of(path)
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"{path.parent} cannot be written to; give another file with --out")
 
 
 def write(result: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def _processor() -> str:

@@ -46,7 +46,8 @@ def load_classifier(run: Path) -> Classifier:
     if not file.exists():
         raise UserError(
             f"{run} has no classifier ({CLASSIFIER_FILE}): it was trained without labels or measured without a linear "
-            f"probe; where its data has labels, `contune eval {run} eval.linear=fast` writes one"
+            f"probe; where its data has labels, `contune eval {run} eval.linear=fast` writes one, else "
+            f"`contune eval {run} data.path=FOLDER` with images that have labels"
         )
     try:
         with safe_open(file, framework="pt") as opened:

@@ -14,7 +14,9 @@ from contune.eval.evaluate import Evaluation, evaluate
 from contune.files import whole_file
 from contune.methods import Method
 from contune.models import load_encoder, save_encoder
+from contune.models.classifier import CLASSIFIER_FILE
 from contune.run import RunFolder
+from contune.settings import split_assignment
 from contune.train.device import choose_device, hardware_name
 from contune.train.engine import Engine
 from contune.train.log import read_metrics
@@ -120,6 +122,7 @@ def describe(setup: Setup, method: Method, engine: Engine) -> str:
 
 def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
     """Measures a finished run's encoder again, on other data or under other protocols if `overrides` say so."""
+    _check_settled(overrides)
     config = folder.config().override(overrides)
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
@@ -132,8 +135,19 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
         for images, title in ((setup.dataset.train, "train images"), (test_set, "test images"))
     )
     evaluation = evaluate(setup, encoder.backbone, train, test)
-    keep_missing(folder.path, evaluation, folder.config(), config)
+    if keep_missing(folder, evaluation, config):
+        say(f"classifier {folder.path / CLASSIFIER_FILE}, of {setup.dataset.name}")
     return build_result(setup, evaluation.measures, seconds=0.0, views_per_second=0.0)
+
+
+def _check_settled(overrides: list[str]) -> None:
+    """That nothing is asked for which only training could have done."""
+    for key in (split_assignment(text)[0] for text in overrides):
+        if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
+            raise UserError(
+                f"{key} was settled when the encoder was trained; an evaluation takes other data.*, eval.*, augment.* "
+                "and run.*"
+            )
 
 
 def _last_logged(folder: RunFolder) -> dict[str, float]:

@@ -59,7 +59,12 @@ class Setup:
         return Augmenter([built[text] for text in policies], self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
-        return self.dataset.test if self.config.eval.split == "test" else self.dataset.val
+        """None where nothing is held out to test on."""
+        if self.config.eval.split == "test":
+            return self.dataset.test
+        if self.dataset.val is None:
+            raise UserError("eval.split=val needs a validation split; set for example data.val_fraction=0.1")
+        return self.dataset.val
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:

@@ -6,6 +6,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation
 from contune.models.classifier import CLASSIFIER_FILE, load_classifier, save_classifier
+from contune.run import RunFolder
 
 
 def keep_classifier(folder: Path, evaluation: Evaluation) -> None:
@@ -14,11 +15,16 @@ def keep_classifier(folder: Path, evaluation: Evaluation) -> None:
         save_classifier(folder / CLASSIFIER_FILE, evaluation.classifier)
 
 
-def keep_missing(folder: Path, evaluation: Evaluation, before: Config, now: Config) -> None:
-    """That of a later evaluation, if it was on the same data and the run has none that can be read."""
-    if any(key.startswith("data.") for key in before.differences(now)):
-        return
+def keep_missing(run: RunFolder, evaluation: Evaluation, config: Config) -> bool:
+    """That of a later evaluation, where the run has none that can be read: on its own data, or, where these have no
+    labels, on others. Whether it was kept."""
+    on_other_data = any(key.startswith("data.") for key in run.config().differences(config))
+    has_labels = "knn_top1" in (run.result() or {})
+    if evaluation.classifier is None or (on_other_data and has_labels):
+        return False
     try:
-        load_classifier(folder)
+        load_classifier(run.path)
     except UserError:
-        keep_classifier(folder, evaluation)
+        keep_classifier(run.path, evaluation)
+        return True
+    return False

@@ -133,6 +133,8 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path: Pat
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write to"):
         run_loss_bench(sizes=[8], dims=[4], device="cpu", out=tmp_path / "file" / "loss.json")
+    with pytest.raises(UserError, match="is a folder; name a file with --out"):
+        run_loss_bench(sizes=[8], dims=[4], device="cpu", out=tmp_path)
 
 
 def test_the_ratio_is_taken_round_by_round() -> None:
