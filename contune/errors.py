@@ -12,7 +12,7 @@ MOST_NAMES = 24
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not among `choices`: the nearest ones, else all of them, or the first of very many."""
+    """The error for a name that is not among `choices`: the nearest ones, else all, or the first of very many."""
     choices = sorted(choices)
     nearest = get_close_matches(name, choices, n=3, cutoff=0.5)
     if nearest:

@@ -142,7 +142,7 @@ def test_a_run_is_not_written_over_and_other_files_are_refused(fitted: Contrasti
         fitted.save(tmp_path)
     for text in ("{", "[]", '{"parameters": {"color": 1}}'):
         (tmp_path / "estimator.json").write_text(text)
-        with pytest.raises(UserError, match="is not one that ContrastiveEncoder.save wrote"):
+        with pytest.raises(UserError, match=r"is not one that ContrastiveEncoder\.save wrote"):
             ContrastiveEncoder.load(tmp_path)
 
 
