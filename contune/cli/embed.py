@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from contune.data.broken import Broken
+    from contune.embedding.embeddings import Embedded
 
 Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 Images = Annotated[
@@ -44,11 +45,14 @@ def embed(
     `contune embed runs/photos data.parquet --dtype float16`
     """
     from contune.console import say
+    from contune.data.out_file import check_out
+    from contune.embedding.parts import has_parts, parts_folder
     from contune.embedding.source import open_source
     from contune.embedding.table import write_embeddings
     from contune.progress import progress
 
     source = open_source(images)
+    check_out(out, images, ending=".parquet")
     try:
         with progress("embed", source.num, unit="images") as advance:
             written = write_embeddings(
@@ -63,7 +67,10 @@ def embed(
                 advance=lambda done, total, per_second: advance(done, f"{per_second:,.0f} images/s"),
             )
     except KeyboardInterrupt:
-        say(f"\nstopped; the same command goes on with what is in {out}.parts")
+        rest = (
+            f"goes on with what is in {parts_folder(out)}" if has_parts(out) else "begins anew, for nothing is kept yet"
+        )
+        say(f"\nstopped; the same command {rest}")
         raise typer.Exit(130) from None
     now = written.num + len(written.broken) - written.num_before
     say(f"embeddings  {out}: {written.num:,} images × {written.num_features} numbers, {dtype}")
@@ -98,21 +105,33 @@ def search(
     `contune search runs/photos photos.parquet cat.jpg -k 20 --out cats.html`
     """
     from contune.console import printable, say, show_table
+    from contune.data.out_file import check_out
     from contune.embedding.nearest import search as find
     from contune.embedding.search_page import write_search_page
     from contune.embedding.table import num_images
     from contune.progress import progress
 
-    num = num_images(images)
-    with progress("search", num, unit="images") as advance:
-        found = find(run, images, query, k=k, device=device, workers=workers, advance=lambda done: advance(done, ""))
+    if out is not None:
+        check_out(out, images, query, ending=".html")
+    num = 0
+    skipped: list[Broken] = []
+    with progress("search", num_images(images), unit="images") as advance:
+
+        def watch(part: "Embedded") -> None:
+            nonlocal num
+            num += len(part.paths)
+            skipped.extend(part.broken)
+            advance(num + len(skipped), "")
+
+        found = find(run, images, query, k=k, device=device, workers=workers, watch=watch)
     for one in found:
         rows = [(f"{hit.similarity:.4f}", hit.label or "", printable(hit.path)) for hit in one.hits]
         say(f"like {printable(one.query)}:")
         show_table(("cosine", "label", "image"), rows, numbers=("cosine",))
     if out is not None:
         write_search_page(out, found, run=str(run), images=images, num=num)
-        say(f"\npage  {out}")
+        say(f"\npage        {out}")
+    _say_skipped(skipped, out)
 
 
 @app.command()
@@ -136,6 +155,8 @@ def predict(
     from contextlib import nullcontext
 
     from contune.console import printable, say, show_table
+    from contune.data.broken import none_decoded
+    from contune.data.out_file import check_out
     from contune.embedding.predictions import predict as classes_of
     from contune.embedding.predictions_file import predictions_file
     from contune.embedding.source import open_source
@@ -145,6 +166,8 @@ def predict(
     counts: Counter[str] = Counter()
     skipped: list[Broken] = []
     source = open_source(images)
+    if out is not None:
+        check_out(out, images)
     parts = classes_of(run, source, batch=batch, device=device, broken=broken, workers=workers)
     to_file = predictions_file(out) if out else nullcontext()
     with progress("predict", source.num, unit="images") as advance, to_file as write:
@@ -156,6 +179,8 @@ def predict(
             rows = zip(part.paths, part.classes, part.probabilities.max(axis=1, initial=0.0).tolist(), strict=True)
             shown += [(printable(path), name, f"{p:.3f}") for path, name, p in rows][: SHOWN - len(shown)]
             advance(counts.total() + len(skipped), "")
+        if not counts:
+            raise none_decoded(skipped)
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
     if counts.total() > len(shown):
         say(f"and {counts.total() - len(shown):,} more{'' if out else '; --out classes.csv keeps them all'}")

@@ -1,5 +1,6 @@
 """Images that cannot be used, and why."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from contune.errors import UserError
@@ -21,3 +22,8 @@ class Broken(NamedTuple):
 
     name: str
     reason: str
+
+
+def none_decoded(broken: Sequence[Broken]) -> UserError:
+    """The sentence where these are all there is."""
+    return UserError(f"no image can be decoded; the first, {broken[0].name!r}, {broken[0].reason}")

@@ -23,7 +23,9 @@ CHUNKS_AHEAD = 2
 @contextmanager
 def decoding_pool(num_images: int, workers: int | None = None) -> Iterator["Pool"]:
     """`workers` are threads for a few images and processes for many; None: one for each core that is ours."""
-    workers = default_workers() if workers is None else max(1, workers)
+    if workers is not None and workers < 1:
+        raise UserError(f"{workers} workers decode nothing; take 1 or more, or leave it out for one for each core")
+    workers = workers or default_workers()
     executor: Executor
     if num_images < MANY or workers == 1:
         executor = ThreadPoolExecutor(workers)

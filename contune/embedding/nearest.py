@@ -1,15 +1,17 @@
 """The images most like others, by the cosine of their embeddings.
 
-Shapes: Q queries, B images of a batch, N best so far, D features.
+Shapes: Q queries, B images of a batch, D features.
 """
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from contune.data.broken import Broken, none_decoded
 from contune.embedding.embeddings import Embedded, embed
 from contune.embedding.table import Stored
 from contune.errors import UserError
@@ -41,29 +43,34 @@ def search(
     k: int = 10,
     device: str = "auto",
     workers: int | None = None,
-    advance: Callable[[int], None] = lambda done: None,
+    watch: Callable[[Embedded], None] = lambda part: None,
 ) -> list[Found]:
     """The `k` images most like each query, itself left out.
 
     `images` is a folder, a file or parquet, or the table of their embeddings that `contune embed` wrote, which need not
-    be computed again; `query` is an image or a folder of a few.
+    be computed again; `query` is an image or a folder of a few. `watch` is given every batch that was compared, which
+    says what could not be decoded.
     """
     if k < 1:
         raise UserError(f"k={k} asks for no image; take 1 or more")
     encoder = load_encoder(run)
     queries = _queries(encoder, query, device)
     stored = Stored.open(Path(images).expanduser())
-    best = _Best(queries.embeddings, k + 1)
-    done = 0
+    best = _Best(queries, k, str if stored is None else stored.located)
+    broken: list[Broken] = []
     for part in embed(encoder, images, device=device, workers=workers) if stored is None else stored.read(Path(run)):
         best.add(part)
-        done += part.num_seen
-        advance(done)
-    found: list[Found] = []
-    for number, name in enumerate(queries.paths):
-        hits = [hit if stored is None else replace(hit, path=stored.located(hit.path)) for hit in best.hits(number)]
-        found.append(Found(name, [hit for hit in hits if os.path.realpath(hit.path) != os.path.realpath(name)][:k]))
-    return found
+        broken += part.broken
+        watch(part)
+    if not any(best.hits):
+        raise _nothing_compared(str(images), best.num, broken)
+    return [Found(name, hits) for name, hits in zip(queries.paths, best.hits, strict=True)]
+
+
+def _nothing_compared(images: str, num: int, broken: list[Broken]) -> UserError:
+    if num:
+        return UserError(f"{images!r} holds no image but the query; give more to compare it with")
+    return none_decoded(broken) if broken else UserError(f"{images!r} holds no embedding; give another table or images")
 
 
 def _queries(encoder: ImageEncoder, query: str | Path, device: str) -> Embedded:
@@ -78,28 +85,31 @@ def _queries(encoder: ImageEncoder, query: str | Path, device: str) -> Embedded:
 
 
 class _Best:
-    """The nearest images so far; of equals the first."""
+    """The nearest images so far; of equals the first. A query's own file is none of them, whatever path leads there."""
 
-    def __init__(self, queries_QD: np.ndarray, num: int) -> None:
-        self.queries_QD, self.num = _unit(queries_QD), num
-        self.sim_QN = np.empty((len(queries_QD), 0), np.float32)
-        self.rows_QN: list[list[tuple[str, str | None]]] = [[] for _ in queries_QD]
+    def __init__(self, queries: Embedded, k: int, located: Callable[[str], str]) -> None:
+        self.queries_QD, self.k, self.located = _unit(queries.embeddings), k, located
+        self.files = [os.path.realpath(path) for path in queries.paths]
+        self.hits: list[list[Hit]] = [[] for _ in queries.paths]
+        self.num = 0
 
     def add(self, part: Embedded) -> None:
-        if not len(part.embeddings):
-            return
-        sim_QX = np.concatenate([self.sim_QN, self.queries_QD @ _unit(part.embeddings).T], axis=1)
-        order_QN = np.argsort(-sim_QX, axis=1, kind="stable")[:, : self.num]
-        self.sim_QN = np.take_along_axis(sim_QX, order_QN, axis=1)
-        for number, (rows, order) in enumerate(zip(self.rows_QN, order_QN.tolist(), strict=True)):
-            new = [
-                (part.paths[i - len(rows)], part.labels[i - len(rows)]) if i >= len(rows) else rows[i] for i in order
-            ]
-            self.rows_QN[number] = new
+        self.num += len(part.paths)
+        sim_QB = self.queries_QD @ _unit(part.embeddings).T
+        for number, sim_B in enumerate(sim_QB):
+            both = [*self.hits[number], *islice(self._nearer(number, part, sim_B), self.k)]
+            self.hits[number] = sorted(both, key=lambda hit: -hit.similarity)[: self.k]
 
-    def hits(self, query: int) -> list[Hit]:
-        rows, similarities = self.rows_QN[query], self.sim_QN[query].tolist()
-        return [Hit(path, label, cosine) for (path, label), cosine in zip(rows, similarities, strict=True)]
+    def _nearer(self, number: int, part: Embedded, sim_B: np.ndarray) -> Iterator[Hit]:
+        """Those that are nearer than the last so far, the nearest first."""
+        hits = self.hits[number]
+        last = hits[-1].similarity if len(hits) == self.k else -np.inf
+        for index in np.argsort(-sim_B, kind="stable"):
+            if sim_B[index] <= last:
+                return
+            path = self.located(part.paths[index])
+            if os.path.realpath(path) != self.files[number]:
+                yield Hit(path, part.labels[index], float(sim_B[index]))
 
 
 def _unit(x_BD: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ class Parts:
     """`job` says what is computed: parts of another job are not gone on with."""
 
     def __init__(self, out: Path, job: dict[str, Any]) -> None:
-        self.out, self.folder = out, out.with_name(out.name + ".parts")
+        self.out, self.folder = out, parts_folder(out)
         if out.exists():
             raise UserError(f"{out} is there already; remove it, or give another file with --out")
         self._compare(job)
@@ -47,17 +47,23 @@ class Parts:
             pq.write_table(table.replace_schema_metadata(notes), part)
         self.files.append(path)
 
-    def finish(self, metadata: dict[str, str]) -> list[Broken]:
-        """Joins the parts to the table, a row group each, and removes them; the broken images that they list."""
-        broken = [Broken(*values) for file in self.files for values in json.loads(_metadata(file)[_BROKEN])]
+    @property
+    def broken(self) -> list[Broken]:
+        """Images that the parts list instead of holding."""
+        return [Broken(*values) for file in self.files for values in json.loads(_metadata(file)[_BROKEN])]
+
+    def finish(self, metadata: dict[str, str]) -> None:
+        """Joins the parts to the table, a row group each, and removes them."""
         schema = pq.read_schema(self.files[0]).with_metadata(metadata)
         with whole_file(self.out) as part, pq.ParquetWriter(part, schema) as writer:
             for file in self.files:
                 table = pq.read_table(file).replace_schema_metadata(metadata)
                 if len(table):
                     writer.write_table(table, row_group_size=len(table))
+        self.remove()
+
+    def remove(self) -> None:
         shutil.rmtree(self.folder)
-        return broken
 
     def _compare(self, job: dict[str, Any]) -> None:
         file = self.folder / _JOB_FILE
@@ -82,6 +88,15 @@ class Parts:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:06}.parquet"
+
+
+def parts_folder(out: Path) -> Path:
+    return out.with_name(out.name + ".parts")
+
+
+def has_parts(out: Path) -> bool:
+    """Whether a job that was stopped has something to go on with."""
+    return any(parts_folder(out).glob("part-*.parquet"))
 
 
 def _metadata(file: Path) -> dict[bytes, bytes]:

@@ -83,7 +83,7 @@ def open_source(images: Images) -> Source:
             raise UserError(f"there is no file or folder at {str(images)!r}; give images, a folder of them or parquet")
         shards = find_shards(path)
         if shards:
-            return ParquetSource.open(shards)
+            return _with_rows(ParquetSource.open(shards), images)
         if not path.is_dir():
             return FileSource([str(path)], None)
         paths = visible_files(path, IMAGE_SUFFIXES)
@@ -92,6 +92,12 @@ def open_source(images: Images) -> Source:
     if not paths:
         raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet")
     return FileSource(paths, path)
+
+
+def _with_rows(source: ParquetSource, images: str | Path) -> ParquetSource:
+    if not source.num:
+        raise UserError(f"{str(images)!r} holds no row; fetch it again or give another file")
+    return source
 
 
 def chunks(source: Source, start: int) -> Iterator[list[Item]]:

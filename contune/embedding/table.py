@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contune.data.broken import Broken
+from contune.data.broken import Broken, none_decoded
 from contune.embedding.embeddings import BATCH, Embedded, embed
 from contune.embedding.parts import Parts
 from contune.embedding.source import Images, open_source
@@ -75,7 +75,11 @@ def write_embeddings(
     if part.num_seen:
         part.write(parts)
     about = {"encoder": digest, "spec": asdict(encoder.spec), "folder": os.getcwd()}
-    all_broken = parts.finish({"contune": json.dumps(about)})
+    all_broken = parts.broken
+    if len(all_broken) == source.num:
+        parts.remove()
+        raise none_decoded(all_broken)
+    parts.finish({"contune": json.dumps(about)})
     return Written(
         num=source.num - len(all_broken),
         num_features=encoder.num_features,

@@ -126,3 +126,39 @@ def test_a_folder_that_no_run_could_open_is_a_sentence(tmp_path: Path) -> None:
     outcome = contune("check", tmp_path)
     assert outcome.code == 2
     assert "holds no image; put files there" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("data", "out", "words"),
+    [
+        ("set.parquet", "set.parquet", "is written as .json; give a name that ends so"),
+        ("photos", "photos/class0/new.png", "is written as .json"),
+        ("photos", "link.png", "is written as .json"),
+        ("data.json", "data.json", "data.json is what is read; give another file"),
+    ],
+)
+def test_what_is_checked_is_not_written_over(tmp_path: Path, data: str, out: str, words: str) -> None:
+    write_splits(tmp_path / "photos")
+    pq.write_table(pa.table({"image": [png(random_pixels(0))]}), tmp_path / "set.parquet")
+    (tmp_path / "link.png").symlink_to(tmp_path / "photos" / "train" / "class0" / "0.png")
+    (tmp_path / "data.json").write_text("{}")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = contune("check", tmp_path / data, "--out", tmp_path / out)
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_report_is_written_over_its_like(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    for _ in range(2):
+        assert contune("check", tmp_path, "--out", tmp_path / "check.json").code == 0
+    assert read_json(tmp_path / "check.json")["path"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("workers", ["-3", "0"])
+def test_workers_that_are_none(tmp_path: Path, workers: str) -> None:
+    write_splits(tmp_path)
+    outcome = contune("check", tmp_path, "--workers", workers)
+    assert outcome.code == 2
+    assert f"{workers} workers decode nothing; take 1 or more" in outcome.err

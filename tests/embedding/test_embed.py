@@ -159,10 +159,36 @@ def test_broken_images_are_left_out_and_listed_or_stop_it(run: Path, tmp_path: P
     np.testing.assert_allclose(embeddings_in(out)[2], expected(run, numbers), rtol=1e-4, atol=1e-5)
 
 
-def test_nothing_but_broken_images_is_an_empty_table(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "photo.jpg").write_bytes(b"")
-    assert contune("embed", run, tmp_path / "photo.jpg", "--out", tmp_path / "x.parquet").code == 0
-    assert pq.read_metadata(tmp_path / "x.parquet").num_rows == 0
+def test_nothing_but_broken_images_is_no_table(run: Path, tmp_path: Path) -> None:
+    photo = tmp_path / "photo.jpg"
+    photo.write_bytes(b"")
+    outcome = contune("embed", run, photo, "--out", tmp_path / "x.parquet")
+    assert outcome.code == 2
+    assert f"no image can be decoded; the first, '{photo}', is not an image in a known format" in outcome.err
+    assert list(tmp_path.iterdir()) == [photo]
+
+
+def test_stopped_before_anything_is_kept(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_once(*arguments: Any, **options: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(table, "embed", at_once)
+    outcome = contune("embed", run, photos, "--out", tmp_path / "x.parquet")
+    assert outcome.code == 130
+    assert "stopped; the same command begins anew, for nothing is kept yet" in outcome.out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_among_its_images_would_be_read_as_one_of_them(run: Path, tmp_path: Path) -> None:
+    photos = write_images(tmp_path / "photos", 3)
+    (tmp_path / "link").symlink_to(photos)
+    for out in (photos / "cat" / "x.parquet", tmp_path / "link" / "x.parquet"):
+        outcome = contune("embed", run, photos, "--out", out)
+        assert outcome.code == 2
+        assert f"--out {out} would be one of the images in {photos}; give a file outside of it" in outcome.err
+    assert not list(photos.rglob("x.parquet*"))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +225,9 @@ def test_names_that_are_no_text(run: Path, tmp_path: Path) -> None:
         (("photo.png", "--batch", "0"), "a batch of 0 images is empty"),
         (("photo.png", "--device", "gpu"), "device gpu is not to be had here"),
         (("photo.png", "--out", "there.parquet"), "there.parquet is there already; remove it"),
+        (("photo.png", "--out", "x.csv"), "--out x.csv is written as .parquet; give a name that ends so"),
+        (("photo.png", "--workers", "-1"), "-1 workers decode nothing; take 1 or more"),
+        (("empty.parquet",), "'empty.parquet' holds no row"),
         (("half.parquet",), "'half.parquet' is not a whole parquet file; fetch it again"),
     ],
 )
@@ -210,11 +239,12 @@ def test_what_a_person_gets_wrong(
         (tmp_path / "photo.png").write_bytes(png(0))
         (tmp_path / "there.parquet").write_bytes(b"")
         (tmp_path / "half.parquet").write_bytes(b"PAR1")
+        pq.write_table(pa.table({"image": pa.array([], pa.binary())}), tmp_path / "empty.parquet")
     outcome = contune("embed", run, *arguments)
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
     assert words in outcome.err
-    assert not (tmp_path / "embeddings.parquet.parts").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(("embeddings", "x.csv"))]
 
 
 def test_only_a_few_chunks_are_taken_ahead() -> None:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -12,7 +13,7 @@ from command_line import contune, read_json, train
 from PIL import Image
 from safetensors.torch import save_file
 from sklearn.datasets import load_digits
-from small_run import CLASSES, expected, in_order, write_images, write_run
+from small_run import CLASSES, expected, in_order, png, write_images, write_run
 
 import contune as library
 from contune.data import load_dataset
@@ -118,6 +119,33 @@ def test_files_that_are_no_classifier(run: Path, photos: Path, tmp_path: Path) -
     with pytest.raises(UserError, match="takes 4 features and its encoder gives 256"):
         library.predict(folder, photos)
     assert "no ending that says how to write it" in contune("predict", run, photos, "--out", "p.txt").err
+
+
+def test_images_are_not_written_over(run: Path, tmp_path: Path) -> None:
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    pq.write_table(pa.table({"image": [png(number) for number in range(3)]}), shards / "0.parquet")
+    before = (shards / "0.parquet").read_bytes()
+    over = contune("predict", run, shards / "0.parquet", "--out", shards / ".." / "shards" / "0.parquet")
+    among = contune("predict", run, shards, "--out", shards / "1.parquet")
+    assert over.code == among.code == 2
+    assert "0.parquet is what is read; give another file" in over.err
+    assert "1.parquet would be one of the images in" in among.err
+    assert list(shards.iterdir()) == [shards / "0.parquet"]
+    assert (shards / "0.parquet").read_bytes() == before
+    for _ in range(2):
+        assert contune("predict", run, shards, "--out", shards / "p.csv").code == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_nothing_but_broken_images_is_no_prediction(run: Path, tmp_path: Path, kind: str) -> None:
+    photo = tmp_path / "zero.jpg"
+    photo.write_bytes(b"")
+    outcome = contune("predict", run, photo, "--out", tmp_path / f"p.{kind}")
+    assert outcome.code == 2
+    assert f"no image can be decoded; the first, '{photo}', is not an image in a known format" in outcome.err
+    assert outcome.out == ""
+    assert list(tmp_path.iterdir()) == [photo]
 
 
 def test_broken_images_are_left_out(run: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`contune search`: the nearest by cosine, from images or from a table, on a page that is safe to open."""
 
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
+from contune.embedding.embeddings import Embedded
+from contune.embedding.nearest import _Best
 from contune.embedding.search_page import write_search_page
 from contune.errors import UserError
 
@@ -86,6 +89,82 @@ def test_printed_and_drawn(run: Path, table: Path, photos: Path, tmp_path: Path)
     text = page.read_text()
     assert text.count("<img") == 5
     assert "The most similar of 30 images" in text
+
+
+def test_broken_images_are_counted_out_and_listed(run: Path, tmp_path: Path) -> None:
+    photos = write_images(tmp_path / "photos", 9)
+    (photos / "dog" / "001.png").write_text("text")
+    for _ in range(2):  # a page is written over its like
+        outcome = contune("search", run, photos, photos / "cat" / "003.png", "--out", tmp_path / "page.html")
+        assert outcome.code == 0, outcome.err
+    assert "1 that cannot be decoded, such as " in outcome.out
+    assert "The most similar of 8 images" in (tmp_path / "page.html").read_text()
+    assert [one["name"] for one in json.loads((tmp_path / "page.skipped.json").read_text())] == [
+        str(photos / "dog" / "001.png")
+    ]
+
+
+def test_a_query_by_other_paths_takes_no_place(run: Path, tmp_path: Path) -> None:
+    photos = write_images(tmp_path / "photos", 9)
+    for name in ("again", "more"):
+        (photos / name).symlink_to(photos / "cat")
+    assert contune("embed", run, photos, "--out", tmp_path / "x.parquet").code == 0
+    for place in (photos, tmp_path / "x.parquet"):
+        (found,) = library.search(run, place, photos / "cat" / "003.png", k=5)
+        assert len(found.hits) == 5
+        assert "003.png" not in {Path(hit.path).name for hit in found.hits}
+
+
+def test_the_best_of_many_batches_are_the_best_of_all() -> None:
+    z_ND = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+    z_ND[50:60] = z_ND[:10]  # of equals the first
+    queries = Embedded(paths=["q0", "q1"], labels=[None] * 2, embeddings=z_ND[[3, 70]])
+    best = _Best(queries, 7, str)
+    for start in range(0, 100, 8):
+        rows = z_ND[start : start + 8]
+        names = [str(number) for number in range(start, start + len(rows))]
+        best.add(Embedded(paths=names, labels=[None] * len(rows), embeddings=rows))
+    unit_ND = z_ND / np.linalg.norm(z_ND, axis=1, keepdims=True)
+    for hits, query in zip(best.hits, (3, 70), strict=True):
+        cosine_N = unit_ND @ unit_ND[query]
+        assert [hit.similarity for hit in hits] == pytest.approx(sorted(cosine_N.tolist())[:-8:-1], abs=1e-6)
+    assert [hit.path for hit in best.hits[0][:2]] == ["3", "53"]
+
+
+def test_nothing_to_compare_is_an_error(run: Path, table: Path, photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("path,embedding")
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "a.png").write_bytes(png(0))
+    pq.write_table(pq.read_table(table).slice(0, 0), tmp_path / "none.parquet")
+    for place, query, words in (
+        ("e.csv", photos / "cat" / "000.png", f"no image can be decoded; the first, '{tmp_path}/e.csv', is not an"),
+        ("alone", tmp_path / "alone" / "a.png", f"'{tmp_path}/alone' holds no image but the query; give more"),
+        ("none.parquet", photos / "cat" / "000.png", f"'{tmp_path}/none.parquet' holds no embedding"),
+    ):
+        outcome = contune("search", run, tmp_path / place, query, "--out", tmp_path / "page.html")
+        assert (outcome.code, outcome.out) == (2, "")
+        assert words in outcome.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("photos/cat/000.png", "is written as .html; give a name that ends so"),
+        ("photos/new.png", "is written as .html"),
+        ("query.html", "query.html is what is read; give another file"),
+        ("folder.html", "folder.html is a folder; give a file"),
+    ],
+)
+def test_files_of_others_are_not_written_over(run: Path, tmp_path: Path, out: str, words: str) -> None:
+    photos = write_images(tmp_path / "photos", 3)
+    (tmp_path / "query.html").write_bytes(png(0))  # a picture whatever its name
+    (tmp_path / "folder.html").mkdir()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = contune("search", run, photos, tmp_path / "query.html", "--out", tmp_path / out)
+    assert outcome.code == 2
+    assert words in outcome.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_rows_of_parquet_have_their_pictures(run: Path, tmp_path: Path) -> None:
