@@ -154,15 +154,17 @@ def _block_statistics(block: _Block, knobs: Knobs, plain: bool) -> Statistics:
     band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
-    if knobs.k2 == 0:
-        _drop_negatives(logits_BC, block.band, positive_BK)
+    k2 = knobs.k2
+    if _k2_in_exponent(knobs, plain):
+        _weigh_negatives(logits_BC, block.band, positive_BK, k2)
+        k2 = 1.0
     # Where no exponential can overflow, nothing is subtracted before it is taken.
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
     exp_band_BK = exp_BC[:, block.band]
     positives_B = (exp_band_BK * positive_BK).sum(dim=1)
     exp_band_BK.masked_fill_(positive_BK, 0.0)
-    log_D_B = top_B + (positives_B + knobs.k2 * exp_BC.sum(dim=1)).log()
+    log_D_B = top_B + (positives_B + k2 * exp_BC.sum(dim=1)).log()
     if knobs.k1 > 0:
         pull_BK = (band_BK * -knobs.temperature).masked_fill_(~positive_BK, -math.inf)
         log_D_B = torch.logaddexp(log_D_B, math.log(knobs.k1) + pull_BK.logsumexp(dim=1))
@@ -174,11 +176,17 @@ def _block_statistics(block: _Block, knobs: Knobs, plain: bool) -> Statistics:
     return Statistics(loss_B, log_D_B, total_B, log_S_B)
 
 
-def _drop_negatives(logits_BC: Tensor, band: slice, positive_BK: Tensor) -> None:
-    """Without k2 they weigh nothing, and an exponential of theirs that overflows would still be NaN times 0."""
-    logits_BC[:, : band.start] = -math.inf
-    logits_BC[:, band.stop :] = -math.inf
-    logits_BC[:, band].masked_fill_(~positive_BK, -math.inf)
+def _k2_in_exponent(knobs: Knobs, plain: bool) -> bool:
+    """Where numbers are far apart, k2 itself may leave float32; and 0 times an exponential that does is NaN."""
+    return knobs.k2 == 0 or (knobs.k2 != 1 and not plain)
+
+
+def _weigh_negatives(logits_BC: Tensor, band: slice, positive_BK: Tensor, k2: float) -> None:
+    """Their exponentials times k2."""
+    log_k2 = math.log(k2) if k2 > 0 else -math.inf
+    logits_BC[:, : band.start] += log_k2
+    logits_BC[:, band.stop :] += log_k2
+    logits_BC[:, band] = torch.where(positive_BK, logits_BC[:, band], logits_BC[:, band] + log_k2)
 
 
 class _Side(NamedTuple):
@@ -236,21 +244,24 @@ def _one_side(logits_BC: Tensor, band: slice, weights_BK: Tensor, knobs: Knobs, 
         """Its columns in the band; a part with one column, or with the band's only, is there already."""
         return part[..., band] if part.shape[-1] == logits_BC.shape[1] else part
 
-    if knobs.k2 == 0:
-        _drop_negatives(logits_BC, band, positive_BK)
+    k2 = knobs.k2
+    if _k2_in_exponent(knobs, plain=side.shift is None):
+        _weigh_negatives(logits_BC, band, positive_BK, k2)
+        k2 = 1.0
     result_BC = logits_BC.exp_() if side.shift is None else logits_BC.sub_(side.shift).exp_()
     result_BC.mul_(side.mass)
     attracted_BK = result_BC[:, band].clone()
     if knobs.k1 > 0:
-        exponent_BK = band_BK * -knobs.temperature
+        # The factor goes into the exponent: a huge one would meet an exponential that is 0.
+        exponent_BK = (band_BK * -knobs.temperature).add_(math.log(knobs.k1))
         if side.shift is not None:
             exponent_BK -= in_band(side.shift)
-        attracted_BK -= exponent_BK.exp_().mul_(in_band(side.mass)).mul_(knobs.temperature * knobs.k1)
+        attracted_BK -= exponent_BK.exp_().mul_(in_band(side.mass)).mul_(knobs.temperature)
     if knobs.variant == "in":
         attracted_BK -= weights_BK * (band_BK - in_band(side.inner_shift)).exp_().mul_(in_band(side.inner))
     else:
         attracted_BK -= weights_BK * in_band(side.pull)
-    if knobs.k2 != 1:
-        result_BC.mul_(knobs.k2)
+    if k2 != 1:
+        result_BC.mul_(k2)
     result_BC[:, band] = torch.where(positive_BK, attracted_BK, result_BC[:, band])
     return result_BC

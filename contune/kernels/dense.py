@@ -44,7 +44,9 @@ def loss_per_anchor(
     if knobs.variant == "out":
         attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
     else:
-        attraction_R = _row_logsumexp(logits_RC + weights_RC.log(), positive_RC, unusable_R1) - total_R.log()
+        # Of 1 where there is no weight: the derivative of a logarithm at 0 would be 0 times infinity.
+        log_weights_RC = torch.where(positive_RC, weights_RC, 1.0).log()
+        attraction_R = _row_logsumexp(logits_RC + log_weights_RC, positive_RC, unusable_R1) - total_R.log()
     return torch.where(usable_R, log_D_R - attraction_R, 0.0), usable_R
 
 

@@ -25,6 +25,8 @@ RESIDENT_DIM = 256
 """The largest embedding whose gradient a program can hold in registers."""
 HALF_SCALE = 256.0
 """Keeps small gradient coefficients, which are at most a little over 2 in size, out of float16's subnormals."""
+SMALLEST_K2, LARGEST_K2, LARGEST_K1 = 1e-30, 1e30, 1e38
+"""The kernels multiply by them in float32, by k2 also sums over all candidates."""
 COEFFICIENT_BYTES = 2**27
 """Memory for coefficients of embeddings larger than RESIDENT_DIM."""
 ROW_BLOCK = 256
@@ -229,6 +231,10 @@ def padded(dim: int) -> int:
 def _reason_against(z: Tensor, positives: Tensor | None, knobs: Knobs) -> str | None:
     if knobs.k2 == 0:
         return "needs k2 above 0"
+    if not SMALLEST_K2 <= knobs.k2 <= LARGEST_K2:
+        return f"needs k2 from {SMALLEST_K2:g} to {LARGEST_K2:g} and got {knobs.k2:g}"
+    if knobs.k1 > LARGEST_K1:
+        return f"needs k1 up to {LARGEST_K1:g} and got {knobs.k1:g}"
     if z.numel() >= 2**31:
         return f"takes fewer than 2^31 numbers and got {z.numel():,}"
     if positives is not None:

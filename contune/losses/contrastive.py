@@ -36,7 +36,8 @@ def tcl_loss(
         z: (N, d) embeddings, all views stacked. Scaled to length 1 here unless `normalize=False`.
         labels: (N,) integers; the same label makes two embeddings positives of each other.
         positives: instead of labels, an (N, N) bool mask, or weights: row i says who is positive for anchor i
-            and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored.
+            and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored. Weights that
+            ask for gradients get them, by `dense`, which `auto` then takes.
         candidates: (M, d) embeddings to compare the anchors with instead of each other (a queue, a momentum
             batch), with `candidate_labels` (M,) or (N, M) positives. They get gradients if they ask for them.
         temperature: τ. k1: above 0, pulls harder on positives. k2: above 1, pushes harder on negatives.
@@ -81,8 +82,7 @@ def supcon_loss(
     variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
     `in` has it inside, which some libraries call SupCon.
     """
-    if variant not in VARIANTS:
-        raise unknown("variant", variant, VARIANTS)
+    check_variant(variant)
     return pair_loss(
         Batch(z, labels, positives, candidates, candidate_labels),
         Knobs(temperature, 0.0, 1.0, variant, precision),
@@ -91,6 +91,11 @@ def supcon_loss(
         backend=backend,
         distributed=distributed,
     )
+
+
+def check_variant(variant: str) -> None:
+    if variant not in VARIANTS:
+        raise unknown("variant", variant, VARIANTS)
 
 
 def ntxent_loss(

@@ -23,7 +23,8 @@ def pair_loss(
     batch: Batch, knobs: Knobs, *, normalize: bool, reduction: str, backend: str, distributed: bool
 ) -> Tensor:
     """`tcl_loss` and its special cases, whose docstrings say what the arguments mean."""
-    _check(batch, knobs, reduction, backend, distributed)
+    check_settings(knobs, reduction, backend)
+    _check(batch, knobs, backend, distributed)
     labels, candidate_labels = (
         None if y is None else y.to(batch.z.device, torch.int64) for y in (batch.labels, batch.candidate_labels)
     )
@@ -31,10 +32,10 @@ def pair_loss(
     spread = distributed and ranks.world_size() > 1
     plain = labels is not None and batch.candidates is None and not spread
     question = engine.Question(knobs, normalize, reduction, spread)
-    if torch.compiler.is_compiling() and plain and backend != "dense":
+    nothing_to_compare = not batch.z.shape[0] * batch.num_candidates
+    if torch.compiler.is_compiling() and plain and backend != "dense" and not nothing_to_compare:
         compiled_loss: Tensor = operator.pair_loss(batch.z, labels, *knobs, normalize, reduction, backend)[0]
         return compiled_loss
-    nothing_to_compare = not batch.z.shape[0] * batch.num_candidates
     if backend == "auto" or nothing_to_compare:
         backend = _choose(batch, knobs, spread)
     if backend == "dense":
@@ -60,7 +61,8 @@ def _by_engine(batch: Batch, question: engine.Question, module: ModuleType) -> t
         )
 
 
-def _check(batch: Batch, knobs: Knobs, reduction: str, backend: str, distributed: bool) -> None:
+def check_settings(knobs: Knobs, reduction: str, backend: str) -> None:
+    """What can be known to be wrong before there is a batch."""
     check_positive("temperature", knobs.temperature)
     check_not_negative("k1", knobs.k1)
     check_not_negative("k2", knobs.k2)
@@ -71,6 +73,9 @@ def _check(batch: Batch, knobs: Knobs, reduction: str, backend: str, distributed
     ):
         if name not in choices:
             raise unknown(kind, name, choices)
+
+
+def _check(batch: Batch, knobs: Knobs, backend: str, distributed: bool) -> None:
     z, candidates = batch.z, batch.candidates
     check_embeddings("embeddings", z)
     if candidates is not None:
@@ -85,6 +90,8 @@ def _check(batch: Batch, knobs: Knobs, reduction: str, backend: str, distributed
     batch.check()
     if backend == "fused":
         fused.check_supported(z, batch.positives, knobs)
+    if backend == "chunked" and batch.learns_positives:
+        raise UserError("backend='chunked' has no gradient for positives; backend='dense' has one, or detach them")
 
 
 def _choose(batch: Batch, knobs: Knobs, spread: bool) -> str:
@@ -92,6 +99,8 @@ def _choose(batch: Batch, knobs: Knobs, spread: bool) -> str:
     num_pairs = batch.z.shape[0] * batch.num_candidates
     if num_pairs and fused.is_supported(batch.z, batch.positives, knobs):
         return "fused"
+    if batch.learns_positives:
+        return "dense"
     small = num_pairs <= (SMALL_MATRIX if batch.z.device.type == "cpu" else 0)
     return "dense" if small and not spread else "chunked"
 

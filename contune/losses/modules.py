@@ -2,7 +2,9 @@
 
 from torch import Tensor, nn
 
-from contune.losses.contrastive import ntxent_loss, supcon_loss, tcl_loss
+from contune.kernels.problem import Knobs
+from contune.losses.contrastive import check_variant, ntxent_loss, supcon_loss, tcl_loss
+from contune.losses.dispatch import check_settings
 
 
 class TCLLoss(nn.Module):
@@ -21,6 +23,7 @@ class TCLLoss(nn.Module):
         distributed: bool = False,
     ) -> None:
         super().__init__()
+        check_settings(Knobs(temperature, k1, k2, "out", precision), reduction, backend)
         self.temperature, self.k1, self.k2 = temperature, k1, k2
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed
@@ -51,6 +54,8 @@ class SupConLoss(nn.Module):
         distributed: bool = False,
     ) -> None:
         super().__init__()
+        check_variant(variant)
+        check_settings(Knobs(temperature, 0.0, 1.0, variant, precision), reduction, backend)
         self.temperature, self.variant = temperature, variant
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed
@@ -80,6 +85,7 @@ class NTXentLoss(nn.Module):
         distributed: bool = False,
     ) -> None:
         super().__init__()
+        check_settings(Knobs(temperature, 0.0, 1.0, "out", precision), reduction, backend)
         self.temperature = temperature
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed

@@ -27,12 +27,19 @@ class Batch(NamedTuple):
         """Without candidates apart, the embeddings are each other's."""
         return (self.z if self.candidates is None else self.candidates).shape[0]
 
+    @property
+    def learns_positives(self) -> bool:
+        """Whether somebody will ask for the gradient of the positives' weights."""
+        return self.positives is not None and self.positives.requires_grad and torch.is_grad_enabled()
+
     def check(self) -> None:
         """Raises a sentence unless exactly one of labels and positives is there, in the right shape."""
         if (self.labels is None) == (self.positives is None):
             raise UserError(
                 "give either labels or positives, one of the two, so that each anchor's positives are known"
             )
+        if self.candidate_labels is not None:
+            self._check_candidate_labels_have_a_use()
         if self.labels is not None:
             _check_labels("labels", self.labels, self.z.shape[0])
             if self.candidates is not None:
@@ -42,11 +49,23 @@ class Batch(NamedTuple):
         if self.positives is not None:
             _check_positives(self.positives, (self.z.shape[0], self.num_candidates))
 
+    def _check_candidate_labels_have_a_use(self) -> None:
+        if self.candidates is None:
+            raise UserError(
+                "candidate_labels are those of candidates, and there are none; give candidates= too, "
+                "or labels alone to compare the embeddings with each other"
+            )
+        if self.positives is not None:
+            raise UserError(
+                "positives already say which candidates are positive for whom; leave candidate_labels out, "
+                "or give labels instead of positives"
+            )
+
     def weights(self, dtype: torch.dtype) -> Tensor:
         """Labels or positives as one matrix.
 
-        A bool mask gives weights 0 and 1. A float matrix is taken as it is: an entry above 0 makes the pair positive
-        and says how much it counts in the average over the anchor's positives.
+        A bool mask gives weights 0 and 1. Numbers are taken as they are: an entry above 0 makes the pair positive and
+        says how much it counts in the average over the anchor's positives.
         """
         positives = self.positives
         if self.labels is not None:
@@ -75,8 +94,10 @@ def _check_labels(name: str, labels: Tensor, num: int) -> None:
 def _check_positives(positives: Tensor, shape: tuple[int, int]) -> None:
     if positives.shape != shape:
         raise UserError(f"positives must be a {shape} matrix, got shape {tuple(positives.shape)}")
+    if positives.is_complex():
+        raise UserError(f"positives must be a bool mask or real weights, got {positives.dtype}")
     # Looking at the values would make a GPU wait for the host, so only the CPU is checked.
-    if positives.is_floating_point() and positives.device.type == "cpu":
+    if positives.dtype.is_signed and positives.device.type == "cpu":
         bad = ~(positives >= 0) | positives.isinf()
         if bad.any():
             raise UserError(

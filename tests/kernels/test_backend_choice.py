@@ -65,6 +65,26 @@ def test_auto_is_fused_where_that_runs(taken: list[str], monkeypatch: pytest.Mon
     assert taken == ["fused", "dense", "chunked", "chunked"]
 
 
+@pytest.mark.parametrize("small_matrix", [0, 40 * 40])
+def test_weights_that_learn_get_their_gradient_at_every_size(
+    small_matrix: int, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "SMALL_MATRIX", small_matrix)
+    weights = torch.rand(40, 40, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    (grad,) = torch.autograd.grad(tcl_loss(Z, positives=weights), weights)
+    assert taken == ["dense"]
+    assert grad.norm() > 0
+
+
+def test_a_backend_without_gradient_for_weights_says_so() -> None:
+    weights = torch.rand(40, 40, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    with pytest.raises(UserError, match="backend='chunked' has no gradient for positives; backend='dense' has one"):
+        tcl_loss(Z, positives=weights, backend="chunked")
+    expected = tcl_loss(Z, positives=weights)
+    with torch.no_grad():
+        torch.testing.assert_close(tcl_loss(Z, positives=weights, backend="chunked"), expected)
+
+
 def test_fused_is_for_cuda_only_when_nobody_asks_for_it() -> None:
     """The interpreter is a test's, never a user's."""
     assert fused.is_supported(Z.to(DEVICE), None, Knobs(0.1, 5000.0, 1.0)) == (DEVICE.type == "cuda")

@@ -6,6 +6,7 @@ from loss_cases import DEVICE, Case, answer, assert_close, batch_of
 from torch import Tensor
 from torch.nn import functional as F
 
+from contune.errors import UserError
 from contune.losses import ntxent_loss, supcon_loss, tcl_loss
 
 ASKING = ("both", "anchors", "candidates")
@@ -91,6 +92,21 @@ def test_labels_and_candidate_labels_may_be_of_different_types(backend: str, dty
     expected = tcl_loss(z, ids[:40], candidates=queue, candidate_labels=ids, backend="dense")
     actual = tcl_loss(z, ids[:40].to(dtype), candidates=queue, candidate_labels=ids, backend=backend)
     torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked", "auto"])
+@pytest.mark.parametrize("num", [4, 3])
+def test_labels_of_no_candidates_are_refused(backend: str, num: int) -> None:
+    with pytest.raises(UserError, match="candidate_labels are those of candidates, and there are none"):
+        tcl_loss(Z, IDS, candidate_labels=torch.zeros(num, dtype=torch.long), backend=backend)
+    with pytest.raises(UserError, match="candidate_labels are those of candidates, and there are none"):
+        ntxent_loss(Z, IDS, candidate_ids=torch.zeros(num, dtype=torch.long), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked", "auto"])
+def test_positives_and_candidate_labels_are_two_answers_to_one_question(backend: str) -> None:
+    with pytest.raises(UserError, match="leave candidate_labels out"):
+        tcl_loss(Z, positives=torch.ones(4, 9), candidates=QUEUE, candidate_labels=torch.arange(9) % 4, backend=backend)
 
 
 Z, QUEUE, IDS = torch.randn(4, 6), torch.randn(9, 6), torch.arange(4)

@@ -1,5 +1,7 @@
 """Numbers that are far apart: exponentials that nearly overflow, factors of 0, labels that fill their type."""
 
+from typing import Any
+
 import pytest
 import torch
 from loss_cases import relative_error
@@ -59,6 +61,31 @@ def test_a_huge_k1_is_no_overflow(way: Way) -> None:
     loss, grad = solved(way, z, labels, k1=1e38)
     assert relative_error(loss, expected[0]) < 1e-3
     assert relative_error(grad, expected[1]) < 2e-3
+
+
+@closed_ways
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"k2": 1e300},
+        {"k2": 1e30},
+        {"k1": 1e300},
+        {"k1": 1e300, "k2": 1e300},
+        {"k1": 0.0, "k2": 1e-120, "temperature": 0.01},
+        {"k1": 0.0, "k2": 1e-30, "temperature": 0.01},
+    ],
+    ids=str,
+)
+def test_knobs_beyond_float32_are_no_overflow(way: Way, knobs: dict[str, Any]) -> None:
+    z, labels = random(70, 8), torch.arange(70) % 4
+    if way.backend == "fused" and (1e300 in knobs.values() or 1e-120 in knobs.values()):
+        with pytest.raises(UserError, match=r"backend='fused' needs k[12] .* and got 1e"):
+            solved(way, z, labels, **knobs)
+        return
+    expected = solved(DENSE, z, labels, **knobs)
+    loss, grad = solved(way, z, labels, **knobs)
+    assert relative_error(loss, expected[0]) < (1e-2 if way.precision == "fast" else 1e-4)
+    assert relative_error(grad, expected[1]) < (2e-2 if way.precision == "fast" else 1e-3)
 
 
 @closed_ways

@@ -42,6 +42,16 @@ def test_compiled_numbers_are_the_plain_ones(way: Way, reduction: str, loss_of: 
     torch.testing.assert_close(gradient(actual, z), gradient(plain, z), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("backend", ["auto", "chunked"])
+def test_an_empty_batch_is_zero_when_compiled_too(backend: str) -> None:
+    torch.compiler.reset()
+    z, labels = torch.zeros(0, 4).requires_grad_(), torch.zeros(0, dtype=torch.long)
+    compiled = torch.compile(tcl_loss, backend="aot_eager", fullgraph=True)
+    loss = compiled(z, labels, backend=backend)
+    assert loss == 0
+    assert gradient(loss, z).shape == z.shape
+
+
 def test_compiled_under_autocast_is_still_float32() -> None:
     z, labels = random(70, 16, torch.float32).requires_grad_(), torch.arange(70) % 7
 

@@ -272,6 +272,51 @@ def test_public_names() -> None:
     assert contune.TCLLoss is TCLLoss
 
 
+@pytest.mark.parametrize(
+    ("module", "settings", "sentence"),
+    [
+        (TCLLoss, {"temperature": -1.0}, "temperature must be above 0 and finite, got -1"),
+        (TCLLoss, {"k1": -1.0}, "k1 must be 0 or above"),
+        (TCLLoss, {"k2": math.inf}, "k2 must be 0 or above"),
+        (SupConLoss, {"temperature": 0.0}, "temperature must be above 0"),
+        (SupConLoss, {"variant": "both"}, "unknown variant 'both'"),
+        (NTXentLoss, {"temperature": math.nan}, "temperature must be above 0"),
+        *(
+            (module, {knob: "dens"}, f"unknown {knob} 'dens'")
+            for module in (TCLLoss, SupConLoss, NTXentLoss)
+            for knob in ("reduction", "backend", "precision")
+        ),
+    ],
+)
+def test_a_module_with_a_wrong_knob_is_not_built(
+    module: type[torch.nn.Module], settings: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        module(**settings)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16])
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+def test_positives_of_every_type_are_weights(dtype: torch.dtype, backend: str) -> None:
+    z, labels = random_unit(6), torch.arange(6) % 2
+    positives = (labels[:, None] == labels[None, :]).to(dtype)
+    torch.testing.assert_close(tcl_loss(z, positives=positives, backend=backend), tcl_loss(z, labels))
+
+
+@pytest.mark.parametrize("variant", ["out", "in"])
+def test_weights_have_a_gradient(variant: str) -> None:
+    """Those of 0 included, which say who is negative: there it is 0 or finite, never NaN."""
+    z, (_, _, weights) = random_unit(7), random_weights("weights", 7, seed=1)
+    leaf = weights.clone().requires_grad_()
+    loss = supcon_loss(z, positives=leaf, variant=variant)
+    (grad,) = torch.autograd.grad(loss, leaf)
+    assert grad.isfinite().all()
+    step = torch.where(weights > 0, 1e-6, 0.0)
+    further = supcon_loss(z, positives=weights + step, variant=variant)
+    before = supcon_loss(z, positives=weights - step, variant=variant)
+    torch.testing.assert_close((grad * step).sum(), (further - before) / 2, rtol=1e-4, atol=1e-12)
+
+
 Z4, L4 = random_unit(4), torch.tensor([0, 0, 1, 1])
 
 
@@ -291,6 +336,8 @@ Z4, L4 = random_unit(4), torch.tensor([0, 0, 1, 1])
             "positives must be a (4, 4) matrix, got shape (4, 3)",
         ),
         (lambda: tcl_loss(Z4, positives=-torch.ones(4, 4)), "weights of 0 and above, got -1"),
+        (lambda: tcl_loss(Z4, positives=-torch.ones(4, 4).long()), "weights of 0 and above, got -1"),
+        (lambda: tcl_loss(Z4, positives=torch.ones(4, 4) * 1j), "bool mask or real weights, got torch.complex64"),
         (lambda: tcl_loss(Z4[None], L4), "embeddings must be (N, d), got shape (1, 4, 6)"),
         (lambda: tcl_loss(L4[:, None], L4), "embeddings must be floating point, got torch.int64"),
         (lambda: tcl_loss(Z4, L4, reduction="avg"), "unknown reduction 'avg'"),

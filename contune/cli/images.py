@@ -1,0 +1,37 @@
+"""What `contune embed`, `search` and `predict` share: their arguments, and a word on images that were left out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from contune.data.broken import Broken
+
+Run = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+Images = Annotated[
+    str, typer.Argument(metavar="IMAGES", help="A folder, an image, or parquet with images.", show_default=False)
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
+Batch = Annotated[int, typer.Option(help="Images that the encoder takes at a time.")]
+Broken_ = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
+Workers = Annotated[int | None, typer.Option(help="Images decoded at a time; if not given one for each core.")]
+
+
+def say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
+    """How many, and a file beside `out` that lists them."""
+    if not broken:
+        return
+    import json
+
+    from contune.console import say
+    from contune.files import write_whole
+
+    where = f"such as {broken[0].name!r}, which {broken[0].reason}"
+    if out is not None:
+        listed = out.with_suffix(".skipped.json")
+        write_whole(listed, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
+        where += f"; {listed} lists them"
+    say(f"left out    {len(broken):,} that cannot be decoded, {where}")
