@@ -49,7 +49,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(MetricsLog, "write", write_until_20)
         outcome = contune("train", *RUN, *PLAIN, "--out", folder)
     assert outcome.code == 130
-    assert f"the same command goes on from the last checkpoint in {folder}" in outcome.out
+    assert f"the same command goes on from {folder}/checkpoint.pt" in outcome.out
     return folder
 
 
