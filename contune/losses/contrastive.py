@@ -33,14 +33,18 @@ def tcl_loss(
             loss_i = - mean over positives p of log(exp(s_ip / τ) / D)
 
     Args:
-        z: (N, d) embeddings, all views stacked. Scaled to length 1 here unless `normalize=False`.
+        z: (N, d) embeddings, all views stacked.
         labels: (N,) integers; the same label makes two embeddings positives of each other.
         positives: instead of labels, an (N, N) bool mask, or weights: row i says who is positive for anchor i
             and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored. Weights that
             ask for gradients get them, by `dense`, which `auto` then takes.
         candidates: (M, d) embeddings to compare the anchors with instead of each other (a queue, a momentum
-            batch), with `candidate_labels` (M,) or (N, M) positives. They get gradients if they ask for them.
-        temperature: τ. k1: above 0, pulls harder on positives. k2: above 1, pushes harder on negatives.
+            batch). They get gradients if they ask for them.
+        candidate_labels: (M,) integers, theirs; or give (N, M) positives.
+        temperature: τ.
+        k1: above 0, pulls harder on positives.
+        k2: above 1, pushes harder on negatives.
+        normalize: scale embeddings to length 1 first.
         reduction: `mean` over anchors that have a positive, `sum`, or `none` for one value per anchor.
         backend: `dense` writes out the N×N matrix and can be differentiated twice; `chunked` and `fused` (CUDA)
             never hold it; `auto` takes the fastest that fits.
@@ -79,8 +83,9 @@ def supcon_loss(
 ) -> Tensor:
     """The supervised contrastive loss, equation 2 of the paper; arguments as in `tcl_loss`.
 
-    variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
-    `in` has it inside, which some libraries call SupCon.
+    Args:
+        variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
+            `in` has it inside, which some libraries call SupCon.
     """
     check_variant(variant)
     return pair_loss(
@@ -113,7 +118,8 @@ def ntxent_loss(
 ) -> Tensor:
     """SimCLR's loss: SupCon where only the views of one sample, those with the same id, are positives.
 
-    ids: (N,) integers, one per sample, repeated for its views: `torch.arange(batch).repeat(num_views)`.
+    Args:
+        ids: (N,) integers, one per sample, repeated for its views: `torch.arange(batch).repeat(num_views)`.
     """
     return supcon_loss(
         z,
