@@ -19,7 +19,7 @@ from contune.experiments.style import PAGE_COLOURS, STYLE
 from contune.experiments.table import Table, to_html, to_latex, to_markdown
 from contune.files import whole_file, write_whole
 from contune.run import RunFolder
-from contune.train.many import Job, check_number, run_many
+from contune.train.many import Job, check_parallel, run_many
 from contune.train.signals import Stopped
 
 DPI = 160
@@ -46,7 +46,7 @@ def run(
     able = [job for job in todo if job.config.data.name not in absent or _has_ended(job)]
     if absent and not able and not known:
         raise UserError(next(iter(absent.values())))
-    check_number(parallel)
+    check_parallel(parallel)  # before there is a folder
     place.check(folder, experiment)
     place.mark(folder, experiment.name, list(experiment.given))
 

@@ -103,13 +103,13 @@ def _sharing(jobs: Sequence[Job], share: "_Share") -> AbstractContextManager[dic
     return side_by_side() if share.num_runs > 1 and _on_gpu(jobs) else nullcontext({})
 
 
-def check_number(parallel: int | None) -> None:
+def check_parallel(parallel: int | None) -> None:
     if parallel is not None and parallel < 1:
         raise UserError(f"{parallel} runs at a time would never end; take 1 or more")
 
 
 def _check(jobs: Sequence[Job], parallel: int | None) -> None:
-    check_number(parallel)
+    check_parallel(parallel)
     folders = [job.folder for job in jobs]
     twice = next((folder for folder in folders if folders.count(folder) > 1), None)
     if twice is not None:

@@ -32,7 +32,7 @@ _put_off = False
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """In this block SIGTERM raises Stopped. A handler that somebody else has set stays, and threads have none."""
+    """In this block SIGTERM raises Stopped, and Ctrl-C can be put off. Others' handlers stay; threads have none."""
     global _asked
     in_main_thread = threading.current_thread() is threading.main_thread()
     own = [
