@@ -22,12 +22,14 @@ from contune.settings import assign, check, split_assignment
 from contune.train.checkpoint import CHECKPOINT, load_checkpoint
 from contune.train.order import epoch_indices
 from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
+from contune.train.skipped import way_around
 from contune.train.trainer import AUGMENT_STREAM
 
 NUM_BATCHES = 8
 TUNED = ("method.k1", "method.k2")
 
 
+@way_around()
 def analyze_run(
     folder: RunFolder,
     overrides: list[str],

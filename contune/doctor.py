@@ -21,6 +21,7 @@ from contune.train.device import hardware_name
 from contune.train.order import epoch_indices
 from contune.train.result import versions
 from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
+from contune.train.skipped import broken_words, way_around
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 TRIAL_IMAGES = 16
@@ -29,17 +30,22 @@ TRIAL_IMAGES = 16
 def examine(config: Config) -> Iterator[Finding]:
     """Findings in the order of a run. What stops it ends the examination."""
     try:
-        setup = open_setup(config)
-        yield from _machine(setup)
-        yield from _data(setup)
-        yield from _batch(setup)
-        yield from _positives(config, setup.dataset.train.labels)
-        setup.augmenter(view_policies(config.augment))
-        method = build_method(setup)
-        yield from _network(setup, method)
-        yield from _cost(setup, method)
+        with way_around():
+            yield from _examined(config)
     except UserError as error:
         yield wrong(str(error))
+
+
+def _examined(config: Config) -> Iterator[Finding]:
+    setup = open_setup(config)
+    yield from _machine(setup)
+    yield from _data(setup)
+    yield from _batch(setup)
+    yield from _positives(config, setup.dataset.train.labels)
+    setup.augmenter(view_policies(config.augment))
+    method = build_method(setup)
+    yield from _network(setup, method)
+    yield from _cost(setup, method)
 
 
 def _machine(setup: Setup) -> Iterator[Finding]:
@@ -58,8 +64,12 @@ def _data(setup: Setup) -> Iterator[Finding]:
         if split is not None
     )
     yield fine(f"data: {dataset.name}, {sizes}; {setup.num_classes} classes; {setup.spec.image_size} px")
+    if dataset.skipped:
+        yield advice(f"{broken_words(dataset.skipped)} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
-        yield advice(f"there is no {config.eval.split} split, so nothing will be measured; set data.test_fraction=0.2")
+        yield advice(f"there is no {config.eval.split} split, so nothing will be measured; {setup.way_to_measure()}")
+    if dataset.maybe_labels and not config.method.settings.needs_labels:
+        yield advice(f"no label column of a usual name, so nothing will be measured; {setup.where_labels_may_be()}")
     if dataset.train.labels is not None:
         yield from _balance(config, dataset, dataset.train.labels)
     yield from _normalisation(setup)
@@ -68,6 +78,11 @@ def _data(setup: Setup) -> Iterator[Finding]:
 def _balance(config: Config, dataset: Dataset, labels_N: Tensor) -> Iterator[Finding]:
     counts_K = labels_N.bincount(minlength=len(dataset.class_names))
     smallest, largest = int(counts_K.min()), int(counts_K.max())
+    if largest == 1 and _has_positives_by_label(config):
+        yield advice(
+            "every class has a single image, so the only positives of an anchor are its own views, and labels teach "
+            "nothing; add images of each class, or train without labels by the recipe images-ssl"
+        )
     if largest > 10 * max(1, smallest) and config.data.sampler == "shuffle":
         name = dataset.class_names[int(counts_K.argmin())]
         yield advice(
@@ -109,11 +124,13 @@ def _positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
     if config.method.name == "cross-entropy":
         return
     expected = expected_positives(config, labels_N)
+    by_label = _has_positives_by_label(config)
     if expected == 0:
-        raise UserError("an anchor has no positives: without labels it takes augment.views=2 or more")
+        where = "with one image of each class in a batch" if by_label else "without labels"
+        raise UserError(f"an anchor has no positives: {where} it takes augment.views=2 or more")
     yield fine(f"positives: {expected:.1f} for each anchor on average")
-    by_label = config.method.settings.needs_labels
-    if by_label and expected - (config.augment.views - 1) < 1:
+    are_there = labels_N is not None and int(labels_N.bincount().max()) > 1
+    if by_label and are_there and expected - (config.augment.views - 1) < 1:
         yield advice(
             "few anchors meet another image of their class; raise optim.batch_images, or set data.sampler=balanced"
         )
@@ -126,8 +143,13 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
         return views - 1
     if config.data.sampler == "balanced":
         return views * config.data.images_per_class - 1
-    share_K = labels_N.bincount().double() / len(labels_N)
-    return views - 1 + views * (batch - 1) * share_K.square().sum().item()
+    counts_K, num = labels_N.bincount().double(), len(labels_N)
+    share_of_pairs = (counts_K * (counts_K - 1)).sum().item() / max(1, num * (num - 1))
+    return views - 1 + views * (batch - 1) * share_of_pairs
+
+
+def _has_positives_by_label(config: Config) -> bool:
+    return config.method.settings.needs_labels and config.method.name != "cross-entropy"
 
 
 def _network(setup: Setup, method: Method) -> Iterator[Finding]:

@@ -101,6 +101,27 @@ def test_eval_on_other_images(run: tuple[Path, str], tmp_path: Path) -> None:
     assert "kNN" in outcome.out
 
 
+@pytest.mark.parametrize("command", ["eval", "analyze"])
+def test_a_broken_image_is_told_with_the_way_around_it(run: tuple[Path, str], tmp_path: Path, command: str) -> None:
+    photos = write_classes(tmp_path / "photos", num_classes=2, each=50)
+    (photos / "class0" / "3.png").write_text("text")
+    images: list[str | Path] = [command, run[0], "data.name=images", f"data.path={photos}"]
+    if command == "analyze":
+        images += ["--batches", "1", "--out", tmp_path]
+    stopped = contune(*images)
+    assert stopped.code == 2
+    assert stopped.err.endswith("save it again; data.broken=skip leaves such files out\n")
+    skipping = contune(*images, "data.broken=skip")
+    assert skipping.code == 0, skipping.err
+    if command == "eval":
+        assert f"1 broken image is left out, such as '{photos}/class0/3.png'" in skipping.out
+
+
+def test_eval_without_a_split_says_how_to_have_one(run: tuple[Path, str]) -> None:
+    outcome = contune("eval", run[0], "eval.split=val")
+    assert outcome.err == "contune: eval.split=val needs a validation split; set data.val_fraction=0.2\n"
+
+
 def test_the_folder_is_named_after_the_recipe_and_what_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

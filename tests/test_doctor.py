@@ -70,6 +70,57 @@ def test_unbalanced_classes_and_no_test_split(tmp_path: Path) -> None:
     assert "data.sampler=balanced" not in advice(*images, "data.sampler=balanced", "data.images_per_class=32")
 
 
+def single_images(folder: Path, num: int) -> tuple[str, ...]:
+    """A class for each image."""
+    for number in range(num):
+        write_picture(folder / str(number) / "0.png", seed=number)
+    return ("data.name=images", f"data.path={folder}", "data.image_size=12")
+
+
+def test_a_single_image_of_each_class(tmp_path: Path) -> None:
+    images = single_images(tmp_path, 20)
+    unmeasured = (
+        "there is no test split, so nothing will be measured; every class has a single image, which training keeps, "
+        "so add images, or a split of their own"
+    )
+    useless = (
+        "every class has a single image, so the only positives of an anchor are its own views, and labels teach "
+        "nothing; add images of each class, or train without labels by the recipe images-ssl"
+    )
+    too_large = findings(*images)  # said although the batch stops the examination
+    assert [finding.text for finding in too_large if finding.mark == "!"] == [unmeasured, useless]
+    assert "is more than the 20 training images" in too_large[-1].text
+    small = (*images, "optim.batch_images=10", "optim.lr=0.02")
+    assert advice(*small).splitlines() == [unmeasured, useless]
+    assert "positives: 1.0 for each anchor on average" in [finding.text for finding in findings(*small)]
+    assert findings(*small, "augment.views=1")[-1] == Finding(
+        "✗", "an anchor has no positives: with one image of each class in a batch it takes augment.views=2 or more"
+    )
+    for overrides in (("method.name=cross-entropy",), ("method.supervised=false",)):
+        assert advice(*small, *overrides).splitlines() == [unmeasured]
+
+
+def test_the_way_to_a_split_is_one_that_works(tmp_path: Path) -> None:
+    write_flat(tmp_path, 4)
+    few = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "data.test_fraction=0.1")
+    assert "nothing will be measured; data.test_fraction=0.1 of 4 images is none, so raise it" in advice(*few)
+    assert "needs a validation split; set data.val_fraction=0.2" in findings(*few, "eval.split=val")[-1].text
+    none = findings(*few, "eval.split=val", "data.val_fraction=0.1")[-1].text
+    assert none == "eval.split=val needs a validation split; data.val_fraction=0.1 of 4 images is none, so raise it"
+
+
+def test_broken_images_stop_it_or_are_left_out(tmp_path: Path) -> None:
+    write_flat(tmp_path, 80)
+    broken = sorted(tmp_path.iterdir())[3]
+    broken.write_text("text")
+    images = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "method.supervised=false")
+    assert findings(*images)[-1].mark == "✗"
+    assert findings(*images)[-1].text.endswith("save it again; data.broken=skip leaves such files out")
+    skipping = findings(*images, "data.broken=skip", "optim.batch_images=32")
+    assert not any(finding.is_bad for finding in skipping)
+    assert f"1 broken image is left out, such as {str(broken)!r}" in [finding.text for finding in skipping]
+
+
 def test_images_without_labels(tmp_path: Path) -> None:
     write_flat(tmp_path, 80)
     config = RECIPES["images-ssl"]().override(
@@ -86,8 +137,9 @@ def test_cross_entropy_has_no_positives_to_count() -> None:
 
 def test_expected_positives_by_hand() -> None:
     labels_N = torch.tensor([0, 0, 1, 1])
-    config = Config().override(["optim.batch_images=5", "augment.views=3"])
-    assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 4 * 0.5)
+    config = Config().override(["optim.batch_images=3", "augment.views=3"])
+    assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 2 * 1 / 3)
+    assert expected_positives(config, torch.arange(9)) == 2
     assert expected_positives(config, None) == 2
     assert expected_positives(config.override(["data.sampler=balanced", "data.images_per_class=4"]), labels_N) == 11
     assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2

@@ -93,7 +93,7 @@ SETTINGS = [
     (("data.classes=list.txt",), "a class list is for imagenet100"),
     (("cifar10-tcl",), "cifar10 is not on this disk"),
     (("cifar10-tcl",), "https://www.cs.toronto.edu/~kriz/cifar.html"),
-    (("eval.split=val",), "eval.split=val needs a validation split; set for example data.val_fraction=0.1"),
+    (("eval.split=val",), "eval.split=val needs a validation split; set data.val_fraction=0.2"),
     (("data.sampler=balanced", "optim.batch_images=60"), "optim.batch_images a multiple of data.images_per_class"),
     (("data.sampler=balanced", "data.images_per_class=2"), "a balanced batch of 32 classes needs as many in the data"),
     (("model.encoder=test_vit", "model.stem=cifar", "data.image_size=32"), "stem=cifar is for ResNets"),

@@ -5,6 +5,7 @@ Whatever comes from outside (class names, paths, settings) goes through `escape`
 
 import html
 from importlib import resources
+from pathlib import Path
 from string import Template
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -13,6 +14,7 @@ _PAGE = Template("""<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
+$generator
 <meta http-equiv="Content-Security-Policy"
  content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <link rel="icon" href="data:,">
@@ -27,6 +29,9 @@ $body
 </body>
 </html>
 """)
+_GENERATOR = '<meta name="generator" content="contune">'
+_HEAD_LENGTH = 512
+"""Characters in which a page of ours has it."""
 
 
 def escape(value: object) -> str:
@@ -47,7 +52,13 @@ def shorten_path(path: str, length: int) -> str:
 
 def page(title: str, body: str) -> str:
     style = resources.files("contune.analysis").joinpath("report.css").read_text(encoding="utf-8")
-    return _PAGE.substitute(title=escape(title), style=style, body=body)
+    return _PAGE.substitute(title=escape(title), generator=_GENERATOR, style=style, body=body)
+
+
+def is_page(path: Path) -> bool:
+    """Whether `page` made what is in a file."""
+    with path.open(encoding="utf-8") as file:
+        return _GENERATOR in file.read(_HEAD_LENGTH)
 
 
 def section(name: str, title: str, *parts: str) -> str:

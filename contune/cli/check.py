@@ -25,13 +25,14 @@ def check(
     import json
 
     from contune.console import printable, say, show_table
-    from contune.data.out_file import check_out
+    from contune.data.out_file import check_like, check_out
     from contune.data.preflight import preflight
-    from contune.data.preflight_findings import COLUMNS, as_json, findings, table_row
+    from contune.data.preflight_findings import COLUMNS, as_json, findings, is_check, table_row
     from contune.files import write_whole
 
     if out is not None:
         check_out(out, path, ending=".json")
+        check_like(out, is_check)
     found = preflight(path, label_column=label_column, workers=workers)
     broken = [broken for split in found.splits for broken in split.broken]
     show_table(COLUMNS, [table_row(split) for split in found.splits], numbers=("images", "broken", "classes"))

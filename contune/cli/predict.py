@@ -36,9 +36,9 @@ def predict(
 
     from contune.console import printable, say, show_table
     from contune.data.broken import none_decoded
-    from contune.data.out_file import check_out
+    from contune.data.out_file import check_like, check_out
     from contune.embedding.predictions import predict as classes_of
-    from contune.embedding.predictions_file import predictions_file
+    from contune.embedding.predictions_file import is_predictions, predictions_file
     from contune.embedding.source import open_source
     from contune.progress import progress
 
@@ -48,6 +48,7 @@ def predict(
     source = open_source(images)
     if out is not None:
         check_out(out, images)
+        check_like(out, is_predictions)
     parts = classes_of(run, source, batch=batch, device=device, broken=broken, workers=workers)
     to_file = predictions_file(out) if out else nullcontext()
     with progress("predict", source.num, unit="images") as advance, to_file as write:

@@ -32,8 +32,9 @@ def search(
     Examples: `contune search runs/photos photos/ cat.jpg` ·
     `contune search runs/photos photos.parquet cat.jpg -k 20 --out cats.html`
     """
+    from contune.analysis.page import is_page
     from contune.console import printable, say, show_table
-    from contune.data.out_file import check_out
+    from contune.data.out_file import check_like, check_out
     from contune.embedding.nearest import search as find
     from contune.embedding.search_page import write_search_page
     from contune.embedding.table import num_images
@@ -41,6 +42,7 @@ def search(
 
     if out is not None:
         check_out(out, images, query, ending=".html")
+        check_like(out, is_page)
     num = 0
     skipped: list[Broken] = []
     with progress("search", num_images(images), unit="images") as advance:

@@ -87,6 +87,7 @@ def load_dataset(
         mean=traits.mean,
         std=traits.std,
         skipped=skipped,
+        maybe_labels=splits.maybe_labels,
     )
 
 

@@ -8,7 +8,6 @@ Shapes: N images, C channels, S side of the squares.
 
 import mmap
 import multiprocessing
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
-import torch
+
+from contune.data.processes import begin
 
 Decode = Callable[[int], np.ndarray]
 """From an index to uint8 (C, S, S)."""
@@ -63,11 +63,10 @@ _work: tuple[Decode, np.ndarray]
 
 
 def _begin(decode: Decode, out_NCSS: np.ndarray) -> None:
-    """In a copy. An interruption is for the process that it is a copy of."""
+    """In a copy."""
     global _work
     _work = decode, out_NCSS
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    begin()
 
 
 def _fill(task: range) -> int:

@@ -40,17 +40,22 @@ def _from_folder(folder: Path) -> tuple[ImageSet, tuple[str, ...]]:
 
 
 def _from_list(items: Sequence[Any]) -> ImageSet:
-    sources = [_source(item, number) for number, item in enumerate(items)]
+    for number, item in enumerate(items):
+        check_item(item, number)
+    sources = [encoded(item) for item in items]
     names = [source if isinstance(source, str) else f"images#{number}" for number, source in enumerate(sources)]
     return ImageSet(images=EncodedImages(sources, names), labels=None, names=names)
 
 
-def _source(item: Any, number: int) -> str | bytes:
-    """A path as it is; a picture as the bytes of a file, so that one way leads from all kinds to pixels."""
-    if isinstance(item, str | Path):
-        return str(item)
-    if not isinstance(item, Image.Image):
+def check_item(item: Any, number: int) -> None:
+    if not isinstance(item, str | Path | Image.Image):
         raise UserError(f"item {number} is of type {type(item).__name__}; a list holds pictures (PIL) or paths")
+
+
+def encoded(item: str | Path | Image.Image) -> str | bytes:
+    """A path as it is; a picture as the bytes of a file, so that one way leads from all kinds to pixels."""
+    if not isinstance(item, Image.Image):
+        return str(item)
     file = io.BytesIO()
     ImageOps.exif_transpose(item).save(file, format="TIFF")  # takes every mode, and does not compress
     return file.getvalue()

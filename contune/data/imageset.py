@@ -10,6 +10,7 @@ from torch import Tensor
 from contune.data.broken import Broken
 from contune.data.images import EncodedImages, Progress, TensorImages, decode_all
 from contune.data.sequences import Picked
+from contune.errors import MOST_NAMES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +67,8 @@ class Splits:
     class_names: tuple[str, ...] = ()
     traits: Traits | None = None
     """Where the literature has settled them; None asks for a measurement."""
+    maybe_labels: tuple[str, ...] = ()
+    """Columns that may hold the labels, where none is called so."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,3 +90,12 @@ class Dataset:
     std: tuple[float, ...]
     skipped: tuple[Broken, ...] = ()
     """Images that are left out because they cannot be decoded; always empty where nobody asked to skip them."""
+    maybe_labels: tuple[str, ...] = ()
+    """Columns that may hold the labels, where none is called so."""
+
+
+def where_labels_may_be(columns: Sequence[str], option: str) -> str:
+    """For a person whose `maybe_labels` these are; `option` is how they name one."""
+    more = f" and {len(columns) - MOST_NAMES:,} more" if len(columns) > MOST_NAMES else ""
+    named = f"one of its columns {', '.join(columns[:MOST_NAMES])}{more}" if columns[1:] else f"its column {columns[0]}"
+    return f"where {named} holds the labels, add {option}{columns[0]}"

@@ -1,6 +1,7 @@
-"""Whether a file may be written: never over the images that a command reads, nor among them."""
+"""Whether a file may be written: never over the images that a command reads, nor among them, nor over others' files."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from contune.data.folder import IMAGE_SUFFIXES
@@ -20,6 +21,23 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
             raise UserError(f"--out {out} is what is read; give another file")
         if out.suffix.lower() in _READ_SUFFIXES and place.is_dir() and _inside(out, place):
             raise UserError(f"--out {out} would be one of the images in {place}; give a file outside of it")
+
+
+def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
+    """A file is written over its like, what the same command wrote earlier, and over nothing else."""
+    if out.exists() and not _is_like(out, is_like):
+        raise UserError(
+            f"{out} is there already and is not what this command writes; remove it, or give another file with --out"
+        )
+
+
+def _is_like(out: Path, is_like: Callable[[Path], bool]) -> bool:
+    try:
+        return is_like(out)
+    except UserError:
+        raise
+    except (OSError, ValueError, TypeError, RecursionError):  # what it stumbles over is something else
+        return False
 
 
 def _same(one: Path, other: Path) -> bool:

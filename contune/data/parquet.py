@@ -13,7 +13,7 @@ import torch
 from contune.data.arrow_column import ArrowColumn
 from contune.data.images import EncodedImages
 from contune.data.imageset import ImageSet, Splits
-from contune.data.parquet_columns import image_column, label_column_of, names_in_metadata
+from contune.data.parquet_columns import image_column, label_column_of, maybe_labels, names_in_metadata
 from contune.data.parquet_labels import class_positions
 from contune.data.sequences import NumberedNames
 from contune.data.walk import visible_files
@@ -48,7 +48,13 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     columns = {} if label is None else {split: table[1] for split, table in tables.items()}
     labels, class_names = class_positions(columns, names_in_metadata(schema, label), label, str(path))
     sets = {split: _image_set(by_split[split], images, labels.get(split)) for split, (images, _) in tables.items()}
-    return Splits(train=sets["train"], test=sets.get("test"), val=sets.get("val"), class_names=class_names)
+    return Splits(
+        train=sets["train"],
+        test=sets.get("test"),
+        val=sets.get("val"),
+        class_names=class_names,
+        maybe_labels=maybe_labels(schema, image_column(schema, str(path))) if label is None else (),
+    )
 
 
 def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:

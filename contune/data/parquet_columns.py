@@ -37,6 +37,11 @@ def label_column_of(schema: Any, wanted: str | None, where: str) -> str | None:
     return next(iter([*usual, *class_labels]), None)
 
 
+def maybe_labels(schema: Any, image: str) -> tuple[str, ...]:
+    """The columns that could be labels by their type."""
+    return tuple(field.name for field in schema if field.name != image and _is_label(field.type))
+
+
 def names_in_metadata(schema: Any, label: str | None) -> tuple[str, ...] | None:
     """Class names as `datasets` writes them: schema metadata `huggingface`, features, ClassLabel, names."""
     feature = _features(schema).get(label) if label is not None else None
@@ -58,6 +63,11 @@ def _is_class_label(feature: Any) -> bool:
 
 def _is_image_struct(kind: Any) -> bool:
     return bool(pa.types.is_struct(kind)) and any(f.name == "bytes" and _is_binary(f.type) for f in kind)
+
+
+def _is_label(kind: Any) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind.value_type if pa.types.is_dictionary(kind) else kind) for test in tests)
 
 
 def _is_binary(kind: Any) -> bool:

@@ -1,7 +1,5 @@
 """Work on many encoded images at once: results in order, and only a few chunks in memory at any time."""
 
-import multiprocessing
-import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -9,6 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
 
+from contune.data.processes import begin, forkserver
 from contune.data.stream import default_workers
 from contune.errors import UserError
 
@@ -30,9 +29,7 @@ def decoding_pool(num_images: int, workers: int | None = None) -> Iterator["Pool
     if num_images < MANY or workers == 1:
         executor = ThreadPoolExecutor(workers)
     else:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["__main__", "contune.data.stream"])
-        executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
+        executor = ProcessPoolExecutor(workers, mp_context=forkserver(), initializer=begin)
     try:
         yield Pool(executor, workers)
     finally:
@@ -57,11 +54,3 @@ class Pool:
             raise UserError(
                 "a process that decodes images died, most likely for want of memory; take fewer with --workers 1"
             ) from error
-
-
-def _begin() -> None:
-    """In each process: no more threads than its core has, and an interruption is for the process that started it."""
-    import torch
-
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -54,6 +54,8 @@ class Preflight:
     left_alone: Counter[str]
     """Files of a folder that are no images by their name, by suffix."""
     circular_links: list[str]
+    maybe_labels: tuple[str, ...] = ()
+    """As `Splits` has them."""
 
 
 def preflight(path: str, *, label_column: str | None = None, workers: int | None = None) -> Preflight:
@@ -78,7 +80,14 @@ def preflight(path: str, *, label_column: str | None = None, workers: int | None
                 seen.setdefault(inspection.picture, []).append((images.names[index], name, label, inspection.file))
         facts.append(found)
     copies = [_copies(group) for group in seen.values() if len(group) > 1]
-    return Preflight(path=path, splits=facts, copies=copies, left_alone=left_alone, circular_links=circular)
+    return Preflight(
+        path=path,
+        splits=facts,
+        copies=copies,
+        left_alone=left_alone,
+        circular_links=circular,
+        maybe_labels=splits.maybe_labels,
+    )
 
 
 def _inspected(images: ImageSet, name: str, workers: int | None) -> Iterator[Inspection]:

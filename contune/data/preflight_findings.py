@@ -1,10 +1,13 @@
 """What a person should know of a preflight: a few sentences, a table, and all of it as JSON."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from contune.data.imageset import where_labels_may_be
 from contune.data.preflight import Preflight, SplitFacts
 from contune.findings import Finding, advice, fine, wrong
 
@@ -53,6 +56,13 @@ def as_json(found: Preflight) -> dict[str, Any]:
         "left_alone": dict(found.left_alone),
         "circular_links": found.circular_links,
     }
+
+
+def is_check(path: Path) -> bool:
+    """Whether a file holds what `as_json` makes."""
+    return set(json.loads(path.read_text(encoding="utf-8"))) == {
+        "path", "findings", "splits", "copies", "left_alone", "circular_links"
+    }  # fmt: skip
 
 
 def _broken(found: Preflight) -> Iterator[Finding]:
@@ -111,6 +121,9 @@ def _look(found: Preflight) -> Iterator[Finding]:
 
 
 def _classes(found: Preflight) -> Iterator[Finding]:
+    if found.maybe_labels:
+        way = where_labels_may_be(found.maybe_labels, "--label-column ")
+        yield advice(f"no label column of a usual name; {way}")
     for split in found.splits:
         if not split.classes:
             continue

@@ -35,6 +35,15 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
     return (~held).nonzero().squeeze(1), held.nonzero().squeeze(1)
 
 
+def way_to_hold_out(setting: str, labels: Tensor | None, num: int, fraction: float) -> str:
+    """What a person can do where `holdout` held nothing out; `setting` is what they call the fraction."""
+    if not fraction:
+        return f"set {setting}=0.2"
+    if labels is not None and int(labels.bincount().max()) == 1:
+        return "every class has a single image, which training keeps, so add images, or a split of their own"
+    return f"{setting}={fraction:g} of {num} images is none, so raise it"
+
+
 def _quotas(counts_K: Tensor, fraction: float, generator: torch.Generator) -> Tensor:
     share_K = counts_K.double() * fraction
     quota_K = share_K.floor().long()

@@ -3,10 +3,8 @@
 Shapes: V views, B images, S side of the squares, C channels.
 """
 
-import multiprocessing
 from collections.abc import Iterable, Iterator
 from functools import partial
-from multiprocessing.context import ForkServerContext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from contune.data.augment.crops import Crops
 from contune.data.broken import BrokenImageError
 from contune.data.cut import Cut, whole
 from contune.data.imageset import ImageSet
+from contune.data.processes import forkserver
 from contune.errors import UserError
 from contune.machine import core_share
 
@@ -71,7 +70,7 @@ class HostBatches(Dataset[HostBatch | UserError]):
             sampler=orders,
             num_workers=workers,
             pin_memory=pinned,
-            multiprocessing_context=_forkserver() if workers else None,
+            multiprocessing_context=forkserver() if workers else None,
             collate_fn=_as_it_is,
         )
         for batch in loader:
@@ -83,13 +82,6 @@ class HostBatches(Dataset[HostBatch | UserError]):
 def default_workers() -> int:
     """One for each core that is this process's share."""
     return min(MOST_WORKERS, core_share())
-
-
-def _forkserver() -> ForkServerContext:
-    """Workers that share one import of torch, which would else take each of them seconds and memory of its own."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])
-    return context
 
 
 def to_device(batches: Iterable[HostBatch], device: torch.device) -> Iterator[DeviceBatch]:

@@ -17,6 +17,7 @@ from contune.data.pool import decoding_pool
 from contune.embedding.decoding import batched, decode_items
 from contune.embedding.source import Images, Source, chunks, open_source
 from contune.errors import UserError, unknown
+from contune.models.modes import evaluating
 from contune.models.saved import ImageEncoder, load_encoder
 from contune.train.device import Autocast, choose_autocast, choose_device
 
@@ -56,14 +57,15 @@ def embed(
     workers: int | None = None,
     start: int = 0,
 ) -> Iterator[Embedded]:
-    """The embeddings of a folder, a file or parquet, a batch at a time, by the encoder of a run.
+    """The embeddings of a folder, an image or parquet, a batch at a time, by the encoder of a run.
 
         for part in contune.embed("runs/photos", "photos/"):
             index.add(part.paths, part.embeddings)
 
-    Images are prepared as the encoder was trained. One that cannot be decoded is listed in `broken` of its batch, or
-    stops it all with broken="stop". `workers` decode at a time; None: one for each core. `start` leaves out the first
-    images, in the order of their names.
+    `run` is its folder, or what `contune.load_encoder` gave, which goes to the device and keeps its mode. `images` may
+    be a list of paths or pictures (PIL) too. They are prepared as the encoder was trained. One that cannot be decoded
+    is listed in `broken` of its batch, or stops it all with broken="stop". `workers` decode at a time; None: one for
+    each core. `start` leaves out the first images, in the order of their names.
     """
     if broken not in POLICIES:
         raise unknown("way with broken images", broken, POLICIES)
@@ -83,7 +85,7 @@ def _embedded(
     start: int,
 ) -> Iterator[Embedded]:
     autocast = choose_autocast("auto", place)
-    encoder = encoder.to(place).eval()
+    encoder.to(place)
     decode = partial(decode_items, size=encoder.spec.image_size, channels=encoder.spec.channels)
     with decoding_pool(source.num - start, workers) as pool:
         decoded = batched(pool.map(decode, chunks(source, start)), batch)
@@ -106,10 +108,10 @@ def _embedded(
 
 
 @torch.no_grad()
-def _encoded(encoder: ImageEncoder, x_BCSS: np.ndarray, device: torch.device, autocast: Autocast) -> np.ndarray:
-    if not len(x_BCSS):
+def _encoded(encoder: ImageEncoder, x_BCSS: np.ndarray | None, device: torch.device, autocast: Autocast) -> np.ndarray:
+    if x_BCSS is None:
         return np.empty((0, encoder.num_features), np.float32)
-    with autocast():
+    with evaluating(encoder), autocast():
         features_BD = encoder(torch.from_numpy(x_BCSS).to(device))
     embeddings_BD: np.ndarray = features_BD.float().cpu().numpy()
     return embeddings_BD

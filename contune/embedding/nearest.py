@@ -53,6 +53,9 @@ def search(
     """
     if k < 1:
         raise UserError(f"k={k} asks for no image; take 1 or more")
+    for name, place in (("images", images), ("query", query)):
+        if not isinstance(place, str | Path):
+            raise UserError(f"{name} must be a path, got a {type(place).__name__}; `contune.embed` takes lists too")
     encoder = load_encoder(run)
     queries = _queries(encoder, query, device)
     stored = Stored.open(Path(images).expanduser())

@@ -2,10 +2,10 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,14 +15,18 @@ from contune.errors import UserError
 from contune.files import whole_file
 
 Write = Callable[[Predicted], None]
+COLUMNS = ("path", "label", "class", "probability")
+"""What every format has of an image, before the probabilities of all classes."""
 
 
 def predictions_file(path: Path) -> AbstractContextManager[Write]:
     """What is yielded takes a batch. The file appears when all are written."""
-    writers = {".csv": _csv, ".json": _json, ".parquet": _parquet}
-    if path.suffix.lower() not in writers:
-        raise UserError(f"--out {path} has no ending that says how to write it; give {', '.join(writers)}")
-    return _whole(path, writers[path.suffix.lower()])
+    return _whole(path, _format(path).write)
+
+
+def is_predictions(path: Path) -> bool:
+    """Whether a file looks like one that `predictions_file` wrote."""
+    return tuple(_format(path).columns(path)[: len(COLUMNS)]) == COLUMNS
 
 
 @contextmanager
@@ -41,7 +45,7 @@ def _csv(path: Path) -> Iterator[Write]:
         def write(part: Predicted) -> None:
             nonlocal begun
             if not begun:
-                out.writerow(["path", "label", "class", "probability", *(f"p({name})" for name in part.class_names)])
+                out.writerow([*COLUMNS, *(f"p({name})" for name in part.class_names)])
                 begun = True
             for path, label, name, p_K in zip(part.paths, part.labels, part.classes, part.probabilities, strict=True):
                 out.writerow([path, label or "", name, f"{p_K.max():.6f}", *(f"{p:.6f}" for p in p_K)])
@@ -59,7 +63,7 @@ def _json(path: Path) -> Iterator[Write]:
             nonlocal separator
             for path, label, name, p_K in zip(part.paths, part.labels, part.classes, part.probabilities, strict=True):
                 of_each = {n: round(float(p), 6) for n, p in zip(part.class_names, p_K, strict=True)}
-                row = {"path": path, "label": label, "class": name, "probability": of_each[name]}
+                row = dict(zip(COLUMNS, (path, label, name, of_each[name]), strict=True))
                 file.write(separator + json.dumps(row | {"probabilities": of_each}))
                 separator = ",\n"
 
@@ -92,3 +96,38 @@ def _parquet(path: Path) -> Iterator[Write]:
     finally:
         if writer is not None:
             writer.close()
+
+
+def _csv_columns(path: Path) -> Sequence[str]:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().rstrip("\n").split(",")
+
+
+def _json_columns(path: Path) -> Sequence[str]:
+    """Of the first image, which has a line of its own."""
+    with path.open(encoding="utf-8") as file:
+        file.readline()
+        return list(json.loads(file.readline().rstrip(",\n")))
+
+
+def _parquet_columns(path: Path) -> Sequence[str]:
+    return list(pq.read_schema(path).names)
+
+
+class _Format(NamedTuple):
+    write: Callable[[Path], AbstractContextManager[Write]]
+    columns: Callable[[Path], Sequence[str]]
+    """That an existing file has."""
+
+
+FORMATS = {
+    ".csv": _Format(_csv, _csv_columns),
+    ".json": _Format(_json, _json_columns),
+    ".parquet": _Format(_parquet, _parquet_columns),
+}
+
+
+def _format(path: Path) -> _Format:
+    if path.suffix.lower() not in FORMATS:
+        raise UserError(f"--out {path} has no ending that says how to write it; give {', '.join(FORMATS)}")
+    return FORMATS[path.suffix.lower()]

@@ -1,16 +1,17 @@
-"""Where images come from: a folder, a single file, or parquet, a chunk at a time, from any position on."""
+"""Where images come from: a folder, parquet, or a list, a chunk at a time, from any position on."""
 
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS
 from contune.data.parquet import find_shards
 from contune.data.walk import visible_files
-from contune.embedding.item import Item
+from contune.embedding.item import Item, as_text
+from contune.embedding.list_source import Given, ListSource
 from contune.embedding.parquet_source import ParquetSource
 from contune.errors import UserError
 
@@ -20,6 +21,7 @@ CHUNK_BYTES = 2**22
 """Or fewer, where they come out of parquet and are large."""
 
 
+@runtime_checkable
 class Source(Protocol):
     @property
     def num(self) -> int: ...
@@ -34,11 +36,11 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class FileSource:
-    """Files by path. A million of them take about 150 MB to list."""
+class FolderSource:
+    """The files of a folder by path. A million of them take about 150 MB to list."""
 
+    folder: Path
     paths: Sequence[str]
-    folder: Path | None
 
     @property
     def num(self) -> int:
@@ -54,29 +56,40 @@ class FileSource:
 
     def _folders_above_classes(self) -> int:
         """1 where `train`, `test` and the like are all that lies in the folder."""
-        if self.folder is None:
-            return 0
         splits = {name for names in SPLIT_FOLDERS.values() for name in names}
         tops = {self._inside(path)[0].lower() for path in self.paths}
         return 1 if tops <= splits else 0
 
     def _label(self, path: str, skipped: int) -> str | None:
         """The folder named after a class, as in training; None for a file outside of any."""
-        folders = self._inside(path)[skipped:-1] if self.folder is not None else ()
+        folders = self._inside(path)[skipped:-1]
         return as_text(folders[0]) if folders else None
 
     def _inside(self, path: str) -> tuple[str, ...]:
-        assert self.folder is not None
         return Path(path).relative_to(self.folder).parts
 
 
-Images = str | Path | Source
-"""A folder with images at any depth, one image, or parquet: a file or a folder of them. Or what `open_source` made."""
+Images = str | Path | Sequence[Given] | Source
+"""A folder with images at any depth, an image, or parquet: a file or a folder of them. Or a list of paths or pictures.
+
+Or what `open_source` made.
+"""
 
 
 def open_source(images: Images) -> Source:
-    if not isinstance(images, str | Path):
+    if isinstance(images, str | Path):
+        return _open_path(images)
+    if isinstance(images, Source):
         return images
+    if isinstance(images, Sequence):
+        return ListSource.open(images)
+    raise UserError(
+        f"images of type {type(images).__name__} are given; give a folder, an image, parquet, or a list of paths or "
+        "pictures (PIL); pixels go to the encoder itself: contune.load_encoder(run)(uint8 tensor of shape (N, C, H, W))"
+    )
+
+
+def _open_path(images: str | Path) -> Source:
     path = Path(images).expanduser()
     try:
         if not os.path.lexists(path):
@@ -85,13 +98,13 @@ def open_source(images: Images) -> Source:
         if shards:
             return _with_rows(ParquetSource.open(shards), images)
         if not path.is_dir():
-            return FileSource([str(path)], None)
+            return ListSource([path])
         paths = visible_files(path, IMAGE_SUFFIXES)
     except OSError as error:
         raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
     if not paths:
         raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet")
-    return FileSource(paths, path)
+    return FolderSource(path, paths)
 
 
 def _with_rows(source: ParquetSource, images: str | Path) -> ParquetSource:
@@ -112,8 +125,3 @@ def chunks(source: Source, start: int) -> Iterator[list[Item]]:
             chunk, num_bytes = [], 0
     if chunk:
         yield chunk
-
-
-def as_text(path: str) -> str:
-    """Bytes of a name that are no text are written out as \\xff, for tables hold nothing but text."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from contune.losses.checks import check_positive
+from contune.losses.checks import check_positive, check_tensors
 from contune.losses.redundancy import standardized_views
 
 LARGEST_SCALE = 1.6
@@ -26,6 +26,7 @@ def arb_loss(z1: Tensor, z2: Tensor, *, ridge: float = 1e-5) -> Tensor:
 
     z1, z2: (B, d). Views that have collapsed to a point give 2d.
     """
+    check_tensors(z1=z1, z2=z2)
     check_positive("ridge", ridge)
     with torch.autocast(z1.device.type, enabled=False):
         z_2BD = standardized_views(z1, z2)

@@ -20,7 +20,18 @@ def compute_dtype(z: Tensor) -> torch.dtype:
     return torch.float64 if z.dtype == torch.float64 else torch.float32
 
 
+def check_tensors(**values: object) -> None:
+    """By the names that a person gave them."""
+    for name, value in values.items():
+        if isinstance(value, Tensor):
+            continue
+        parts = value if isinstance(value, list | tuple) else ()
+        way = "torch.cat" if parts and all(isinstance(part, Tensor) for part in parts) else "torch.as_tensor"
+        raise UserError(f"{name} must be a tensor, got a {type(value).__name__}; {way}({name}) makes one")
+
+
 def check_embeddings(name: str, z: Tensor) -> None:
+    check_tensors(**{name: z})
     if z.dim() != 2:
         raise UserError(f"{name} must be (N, d), got shape {tuple(z.shape)}; stack the views: torch.cat([z1, z2])")
     if not z.is_floating_point():

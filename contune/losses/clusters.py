@@ -9,7 +9,7 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.kernels.wide import wide_product
-from contune.losses.checks import check_embeddings, check_positive, compute_dtype
+from contune.losses.checks import check_embeddings, check_positive, check_tensors, compute_dtype
 from contune.losses.distillation import other_views_loss
 
 LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
@@ -61,6 +61,7 @@ def sinkhorn_of_cosines(
     With q = exp(product / ε) all along Q_nk = q_nk / (row_n · column_k), so that Q is never written: its sums are
     products of q with a vector. Where ε is so small that a number could leave float32 the logarithms do it.
     """
+    check_tensors(z_TND=z_TND, prototypes_KD=prototypes_KD, weights_TN=weights_TN)
     _check_knobs(epsilon, num_iterations)
     with torch.autocast(z_TND.device.type, enabled=False):
         dtype = compute_dtype(z_TND)
@@ -103,5 +104,6 @@ def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temp
     for each view t with assignments, each other view v ≠ t, each image b:
         loss_tvb = - Σ_k assignments_tbk · log softmax(scores_vb / τ)_k
     """
+    check_tensors(scores_VBK=scores_VBK, assignments_TBK=assignments_TBK)
     check_positive("temperature", temperature)
     return other_views_loss(assignments_TBK, scores_VBK.to(compute_dtype(scores_VBK)) / temperature)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses.checks import check_positive, compute_dtype
+from contune.losses.checks import check_positive, check_tensors, compute_dtype
 
 
 def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:
@@ -57,6 +57,7 @@ def dino_loss(
     student_VBK: outputs for all views, the global ones first. teacher_TBK: those for the T global views.
     teacher_temperature: a number, or a tensor of one where it changes in the course of a training.
     """
+    check_tensors(student_VBK=student_VBK, teacher_TBK=teacher_TBK, centre_K=centre_K)
     check_positive("student_temperature", student_temperature)
     if not isinstance(teacher_temperature, Tensor):
         check_positive("teacher_temperature", teacher_temperature)

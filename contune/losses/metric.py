@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.losses.checks import check_not_negative, check_positive, embeddings
+from contune.losses.checks import check_not_negative, check_positive, check_tensors, embeddings
 from contune.losses.pairs import Batch
 from contune.losses.reduction import reduce_anchors
 
@@ -27,6 +27,7 @@ def triplet_loss(
 
     Arguments as in `tcl_loss`; weights only say who is positive.
     """
+    check_tensors(embeddings=z)
     check_not_negative("margin", margin)
     with torch.autocast(z.device.type, enabled=False):
         z_ND = embeddings(z, normalize=normalize)
@@ -58,6 +59,7 @@ def npair_loss(
     products (`normalize=False, temperature=1`) and one pair per class in a batch; on unit embeddings a
     temperature is needed, as in every later contrastive loss, so that is the default here.
     """
+    check_tensors(embeddings=z)
     check_positive("temperature", temperature)
     with torch.autocast(z.device.type, enabled=False):
         z_ND = embeddings(z, normalize=normalize)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from contune.errors import UserError
+from contune.losses.checks import check_tensors
 
 
 class Batch(NamedTuple):
@@ -82,6 +83,7 @@ class Batch(NamedTuple):
 
 
 def _check_labels(name: str, labels: Tensor, num: int) -> None:
+    check_tensors(**{name: labels})
     if labels.dim() != 1 or labels.shape[0] != num:
         raise UserError(
             f"{name} must have one entry for each of the {num} embeddings, got shape {tuple(labels.shape)}; "
@@ -92,6 +94,7 @@ def _check_labels(name: str, labels: Tensor, num: int) -> None:
 
 
 def _check_positives(positives: Tensor, shape: tuple[int, int]) -> None:
+    check_tensors(positives=positives)
     if positives.shape != shape:
         raise UserError(f"positives must be a {shape} matrix, got shape {tuple(positives.shape)}")
     if positives.is_complex():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses.checks import check_not_negative, check_rows, embeddings
+from contune.losses.checks import check_not_negative, check_rows, check_tensors, embeddings
 
 
 def barlow_twins_loss(z1: Tensor, z2: Tensor, *, redundancy: float = 0.0051) -> Tensor:
@@ -21,6 +21,7 @@ def barlow_twins_loss(z1: Tensor, z2: Tensor, *, redundancy: float = 0.0051) -> 
     z1, z2: (B, d). redundancy: λ. A dimension is standardised as batch-norm does it, with 1e-5 added to its
     variance, in the authors' code as here. Views that have collapsed to a point give d.
     """
+    check_tensors(z1=z1, z2=z2)
     check_not_negative("redundancy", redundancy)
     with torch.autocast(z1.device.type, enabled=False):
         z1_BD, z2_BD = z_2BD = standardized_views(z1, z2)
@@ -51,6 +52,7 @@ def vicreg_loss(
     belong to that. The code also halves v, where the paper and the recipes on CIFAR do not. A collapsed batch
     gives 2 · 25 · 0.99.
     """
+    check_tensors(z1=z1, z2=z2)
     for name, weight in (("invariance", invariance), ("variance", variance), ("covariance", covariance)):
         check_not_negative(name, weight)
     with torch.autocast(z1.device.type, enabled=False):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses.checks import check_positive
+from contune.losses.checks import check_positive, check_tensors
 from contune.losses.prediction import regression_loss
 from contune.losses.redundancy import two_views
 
@@ -30,6 +30,7 @@ def wmse_loss(z1: Tensor, z2: Tensor, *, size: int = 128) -> Tensor:
     are shuffled already, and a step stays a function of its batch. They are of equal size: B is split into as many
     as divide it and have `size` samples or more, and is one sub-batch where it is smaller than that.
     """
+    check_tensors(z1=z1, z2=z2)
     check_positive("size", size)
     with torch.autocast(z1.device.type, enabled=False):
         z_2GSD = torch.stack([sub_batches(z_BD, size) for z_BD in two_views(z1, z2)])

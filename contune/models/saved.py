@@ -69,6 +69,11 @@ class ImageEncoder(nn.Module):
         return eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
+        if not isinstance(images_NCHW, Tensor):
+            raise UserError(
+                f"images must be a tensor (N, {self.spec.channels}, H, W), got a {type(images_NCHW).__name__}; "
+                "torch.from_numpy makes one of an array, and `contune.embed` reads files"
+            )
         x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
         features_ND: Tensor = self.backbone(x_NCHW)
         return features_ND
@@ -83,6 +88,8 @@ def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
 
 def load_encoder(path: str | Path) -> ImageEncoder:
     """The encoder of a run folder or of an `encoder.safetensors`, in evaluation mode, on the CPU."""
+    if not isinstance(path, str | Path):
+        raise UserError(f"an encoder is loaded from a run folder or its {ENCODER_FILE}, got a {type(path).__name__}")
     file = Path(path)
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.exists():

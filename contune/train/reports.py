@@ -6,7 +6,9 @@ from pathlib import Path
 import torch
 
 from contune.analysis.measured import Measured
+from contune.analysis.page import is_page
 from contune.data.broken import Broken
+from contune.data.out_file import check_like
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.files import whole_file, write_whole
@@ -23,19 +25,21 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
     several = list({folder.path.resolve(): folder for folder in folders}.values())
     for folder in several:
         folder.config()  # says so where it is no run
+    own = several[0].report_file
+    path = out or (own if len(several) == 1 else Path("comparison.html"))
+    if path != own:
+        check_like(path, is_page)
     if len(several) == 1 and several[0].result() is not None:
-        return _rewrite(several[0], out)
-    default = several[0].report_file if len(several) == 1 else Path("comparison.html")
-    return _compare(several, out or default)
+        return _rewrite(several[0], path)
+    return _compare(several, path)
 
 
-def _rewrite(folder: RunFolder, out: Path | None) -> Path:
+def _rewrite(folder: RunFolder, path: Path) -> Path:
     from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
 
     result = folder.result()
     assert result is not None
     measured, skipped = _measure(folder)
-    path = out or folder.report_file
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         write_report(

@@ -23,7 +23,7 @@ from contune.train.log import read_metrics
 from contune.train.result import build_result
 from contune.train.setup import Setup, build_method, open_setup
 from contune.train.signals import stoppable
-from contune.train.skipped import skipped_words, way_around, write_skipped
+from contune.train.skipped import broken_words, skipped_words, way_around, write_skipped
 from contune.train.stopwatch import Stopwatch
 from contune.train.take_home import keep_classifier, keep_missing
 from contune.train.thinned import thinned
@@ -113,22 +113,29 @@ def describe(setup: Setup, method: Method, engine: Engine) -> str:
     return (
         f"{dataset.name}: {len(dataset.train):,} training and {0 if test is None else len(test):,} {config.eval.split} "
         f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes"
-        f"{skipped_words(dataset.skipped)}\n"
+        f"{skipped_words(dataset.skipped)}{f'; {setup.where_labels_may_be()}' if dataset.maybe_labels else ''}\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), {config.optim.epochs} epochs of "
         f"{batch} images × {views} views = {batch * views} embeddings a batch, "
         f"on {hardware_name(setup.device)}, {engine}"
     )
 
 
+@way_around()
 def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
     """Measures a finished run's encoder again, on other data or under other protocols if `overrides` say so."""
     _check_settled(overrides)
     config = folder.config().override(overrides)
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
+    if setup.dataset.skipped:
+        say(f"{broken_words(setup.dataset.skipped)} left out, such as {setup.dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
     if test_set is None:
-        raise UserError(f"{setup.dataset.name} has no {config.eval.split} split to measure on")
+        raise UserError(
+            f"{setup.dataset.name} has no {config.eval.split} split to measure on; {setup.way_to_measure()}"
+        )
+    if setup.dataset.maybe_labels:
+        say(f"{setup.dataset.name} has no label column of a usual name; {setup.where_labels_may_be()}")
     encoder.to(setup.device)
     train, test = (
         setup.loader(images, title)

@@ -9,7 +9,9 @@ from contune.config import AugmentConfig, Config, DataConfig
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter
 from contune.data.augment.spec import policy_from_text
+from contune.data.imageset import where_labels_may_be
 from contune.data.loader import Loader, build_loader
+from contune.data.split import way_to_hold_out
 from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
@@ -63,8 +65,18 @@ class Setup:
         if self.config.eval.split == "test":
             return self.dataset.test
         if self.dataset.val is None:
-            raise UserError("eval.split=val needs a validation split; set for example data.val_fraction=0.1")
+            raise UserError(f"eval.split=val needs a validation split; {self.way_to_measure()}")
         return self.dataset.val
+
+    def where_labels_may_be(self) -> str:
+        """For a person whose parquet has no column that is called so."""
+        return where_labels_may_be(self.dataset.maybe_labels, "data.label_column=")
+
+    def way_to_measure(self) -> str:
+        """For a person whose data has nothing to measure on."""
+        data, split, train = self.config.data, self.config.eval.split, self.dataset.train
+        fraction = data.test_fraction if split == "test" else data.val_fraction
+        return way_to_hold_out(f"data.{split}_fraction", train.labels, len(train), fraction)
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
@@ -155,8 +167,11 @@ def _spec(config: Config, dataset: Dataset) -> EncoderSpec:
 def _check_labels(setup: Setup) -> None:
     name, labels = setup.config.method.name, setup.dataset.train.labels
     if labels is None:
+        what = (
+            f"no column of a usual name; {setup.where_labels_may_be()}, or" if setup.dataset.maybe_labels else "none;"
+        )
         raise UserError(
-            f"method {name} learns from labels and {setup.dataset.name} has none; "
+            f"method {name} learns from labels and {setup.dataset.name} has {what} "
             "use method.supervised=false with tcl and augment.views=3, or method.name=simclr"
         )
     if len(labels.unique()) < 2:

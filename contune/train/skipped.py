@@ -20,15 +20,19 @@ def write_skipped(folder: Path, skipped: Sequence[Broken]) -> None:
 
 @contextmanager
 def way_around() -> Iterator[None]:
-    """A broken image that stops a run is told together with the setting that would not let it."""
+    """A broken image that stops a command is told together with the setting that would not let it."""
     try:
         yield
     except BrokenImageError as error:
-        raise UserError(f"{error}; data.broken=skip trains without such files") from error
+        raise UserError(f"{error}; data.broken=skip leaves such files out") from error
 
 
 def skipped_words(skipped: Sequence[Broken]) -> str:
     """For the line that says what is trained on."""
     if not skipped:
         return ""
-    return f"; {len(skipped):,} broken {'image is' if len(skipped) == 1 else 'images are'} left out ({SKIPPED_FILE})"
+    return f"; {broken_words(skipped)} left out ({SKIPPED_FILE})"
+
+
+def broken_words(skipped: Sequence[Broken]) -> str:
+    return f"{len(skipped):,} broken {'image is' if len(skipped) == 1 else 'images are'}"

@@ -10,6 +10,7 @@ from contune.config import Config
 from contune.errors import UserError, unknown
 from contune.methods.tcl import TCL
 from contune.train.setup import open_dataset
+from contune.train.skipped import way_around
 from contune.tune.advise import Advice, advise
 from contune.tune.folder import Order, TuneFolder
 from contune.tune.moments import KeepingRun, read_moments
@@ -55,6 +56,7 @@ def default_way() -> str:
     return "search" if find_spec("optuna") is not None else "paper"
 
 
+@way_around()
 def tune(
     config: Config,
     folder: Path,

@@ -55,6 +55,19 @@ def test_several_runs_are_one_page(runs: Path, tmp_path: Path) -> None:
     assert "begun, the same run again" in page.text
 
 
+def test_pages_are_written_over_their_like_alone(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "comparison.html").write_text("mine")
+    for words in ((), ("--out", "comparison.html")):
+        outcome = contune("report", runs / "one", runs / "begun", *words)
+        assert outcome.code == 2
+        assert "comparison.html is there already and is not what this command writes; remove it" in outcome.err
+    assert (tmp_path / "comparison.html").read_text() == "mine"
+    (tmp_path / "comparison.html").unlink()
+    for _ in range(2):
+        assert contune("report", runs / "begun", "--out", "comparison.html").code == 0
+
+
 def test_it_agrees_with_an_experiment_of_the_same_runs(runs: Path, tmp_path: Path) -> None:
     train(tmp_path / "ce", "digits-ce", "optim.epochs=1", "optim.batch_images=256")
     assert contune("report", tmp_path / "ce", runs / "one", "--out", tmp_path / "page.html").code == 0

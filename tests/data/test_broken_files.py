@@ -74,7 +74,7 @@ def test_stop_is_a_sentence_with_the_way_around(places: tuple[Path, Path, dict[s
     outcome = contune("train", *TRAINING, f"data.path={places[0]}", "--out", tmp_path / "run")
     assert outcome.code == 2
     assert outcome.err.count("\n") == 1
-    assert outcome.err.endswith("; data.broken=skip trains without such files\n")
+    assert outcome.err.endswith("; data.broken=skip leaves such files out\n")
 
 
 def skipping(settings: tuple[str, ...], places: tuple[Path, Path, dict[str, str]], out: Path) -> Path:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import PLAIN, contune
 from image_files import png, random_pixels
 
 from contune.data import arrow_column, load_dataset
@@ -120,6 +121,36 @@ def test_the_label_column_can_be_chosen(tmp_path: Path) -> None:
     assert (splits.class_names, splits.train.labels.tolist()) == (("a", "b"), [1, 0])
     with pytest.raises(UserError, match=r"unknown label column of .* 'coarze'; did you mean coarse"):
         parquet_splits(path, "coarze")
+
+
+def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "x.parquet",
+        image=structs(range(20)),
+        kind=["a", "b"] * 10,
+        weight=[0.5] * 20,
+        thumbnail=[b""] * 20,
+        breed=pa.array(["x", "y"] * 10).dictionary_encode(),
+    )
+    assert parquet_splits(path).maybe_labels == ("kind", "breed")
+    assert parquet_splits(path, "kind").maybe_labels == ()
+    way = "where one of its columns kind, breed holds the labels, add"
+    images = (f"data.path={path}", "data.image_size=8", "model.encoder=resnet-mini", "optim.batch_images=4",
+              "optim.epochs=0", *PLAIN, "--out", tmp_path / "run")  # fmt: skip
+    outcome = contune("train", "images", *images)
+    assert outcome.code == 2
+    assert (
+        f"method tcl learns from labels and {path} has no column of a usual name; {way} data.label_col" in outcome.err
+    )
+    assert f"! no label column of a usual name; {way} --label-column kind" in contune("check", path).out
+    assert (
+        f"no label column of a usual name, so nothing will be measured; {way}"
+        in contune("doctor", "images-ssl", *images[:4]).out
+    )
+    unlabelled = contune("train", "images-ssl", *images)
+    assert f"0 classes; {way} data.label_column=kind" in unlabelled.out
+    assert way in contune("eval", tmp_path / "run").out
+    assert "kNN" in contune("eval", tmp_path / "run", "data.label_column=kind").out
 
 
 def test_a_class_label_of_any_name_is_found(tmp_path: Path) -> None:

@@ -135,6 +135,7 @@ def test_a_folder_that_no_run_could_open_is_a_sentence(tmp_path: Path) -> None:
         ("photos", "photos/class0/new.png", "is written as .json"),
         ("photos", "link.png", "is written as .json"),
         ("data.json", "data.json", "data.json is what is read; give another file"),
+        ("photos", "data.json", "data.json is there already and is not what this command writes; remove it"),
     ],
 )
 def test_what_is_checked_is_not_written_over(tmp_path: Path, data: str, out: str, words: str) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from command_line import contune
-from small_run import CLASSES, expected, in_order, png, write_images, write_run
+from PIL import Image
+from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
 
 import contune as library
 from contune.data import pool
@@ -89,10 +91,88 @@ def test_parquet_from_any_row_on(run: Path, tmp_path: Path) -> None:
 def test_the_library_gives_batches(run: Path, tmp_path: Path) -> None:
     shards = write_shards(tmp_path / "shards")
     parts = list(library.embed(run, shards, batch=8))
-    assert [len(part.paths) for part in parts] == [20]  # chunks of 32 are not cut
-    np.testing.assert_allclose(parts[0].embeddings, expected(run, list(range(20))), rtol=1e-4, atol=1e-5)
+    assert [len(part.paths) for part in parts] == [8, 8, 4]
+    together = np.concatenate([part.embeddings for part in parts])
+    np.testing.assert_allclose(together, expected(run, list(range(20))), rtol=1e-4, atol=1e-5)
     one = list(library.embed(library.load_encoder(run), shards / "2.parquet", start=12))
     assert [part.paths for part in one] == [[f"{shards}/2.parquet#12"]]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 33, 1000])
+def test_the_encoder_gets_as_many_at_a_time_as_asked_for(run: Path, tmp_path: Path, batch: int) -> None:
+    photos = write_images(tmp_path / "photos", 70)
+    (photos / "cat" / "003.png").write_text("text")
+    encoder = library.load_encoder(run)
+    sizes: list[int] = []
+    encoder.register_forward_hook(lambda module, inputs, output: sizes.append(len(inputs[0])))
+    parts = list(library.embed(encoder, photos, batch=batch))
+    seen = [part.num_seen for part in parts]
+    assert seen == [min(batch, 70 - start) for start in range(0, 70, batch)]
+    assert sizes == [len(part.paths) for part in parts if part.paths]
+    assert max(sizes) <= batch
+    numbers = [number for number in in_order(70) if number != 3]
+    assert [int(Path(path).stem) for part in parts for path in part.paths] == numbers
+    together = np.concatenate([part.embeddings for part in parts])
+    np.testing.assert_allclose(together, expected(run, numbers), rtol=1e-4, atol=1e-5)
+    (number,) = [number for number, part in enumerate(parts) if part.broken]
+    assert number == 1 // batch  # cat/003.png is the second file: its batch can be gone on from
+
+
+def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) -> None:
+    given: list[str | Path | Image.Image] = [
+        str(photos / "cat" / "000.png"),
+        photos / "dog" / "001.png",
+        Image.fromarray(pixels(2)),
+    ]
+    (part,) = library.embed(run, given)
+    assert part.paths == [str(given[0]), str(given[1]), "images#2"]
+    assert part.labels == [None] * 3
+    np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        ([], "a list of no images is given; put paths or pictures"),
+        (["nowhere.png"], "item 0, 'nowhere.png', is no file; a list holds paths of images, not of folders"),
+        ([Image.fromarray(pixels(0)), pixels(1)], "item 1 is of type ndarray; a list holds pictures"),
+        (pixels(0), "images of type ndarray are given; give a folder, an image, parquet, or a list"),
+        (None, "images of type NoneType are given"),
+    ],
+)
+def test_other_things_than_images_are_a_sentence(run: Path, images: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        library.embed(run, images)
+
+
+def test_other_things_than_a_run_are_a_sentence(run: Path, photos: Path) -> None:
+    with pytest.raises(UserError, match=r"loaded from a run folder or its encoder\.safetensors, got a Linear"):
+        library.embed(torch.nn.Linear(2, 2), photos)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="query must be a path, got a list"):
+        library.search(run, photos, [photos])  # type: ignore[arg-type]
+
+
+def test_an_array_for_the_encoder_itself_is_a_sentence(run: Path) -> None:
+    with pytest.raises(UserError, match=r"images must be a tensor \(N, 3, H, W\), got a ndarray; torch\.from_numpy"):
+        library.load_encoder(run)(pixels(0))
+
+
+def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
+    encoder = library.load_encoder(run).train()
+    frozen = next(module for module in encoder.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    frozen.eval()
+    modes = [module.training for module in encoder.modules()]
+    assert True in modes
+    assert False in modes
+    embeddings = []
+    for part in library.embed(encoder, photos, batch=10):
+        assert [module.training for module in encoder.modules()] == modes  # also where somebody stops half-way
+        embeddings.append(part.embeddings)
+    np.testing.assert_allclose(np.concatenate(embeddings), expected(run, in_order()), rtol=1e-4, atol=1e-5)
+    next(encoder.parameters()).data.fill_(float("nan"))
+    with pytest.raises(UserError):
+        list(library.embed(encoder, photos))
+    assert [module.training for module in encoder.modules()] == modes
 
 
 @pytest.mark.slow

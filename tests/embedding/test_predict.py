@@ -138,6 +138,26 @@ def test_images_are_not_written_over(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_predictions_are_written_over_their_like_alone(run: Path, photos: Path, tmp_path: Path, kind: str) -> None:
+    out = tmp_path / f"p.{kind}"
+    for content in (
+        b"",
+        b"path,label\na.png,cat\n",
+        b'[\n{"path": "a.png", "label": "cat"}\n]\n',
+        b"5\n5\n",
+        b"\xff\0",
+    ):
+        out.write_bytes(content)
+        outcome = contune("predict", run, photos, "--out", out)
+        assert outcome.code == 2
+        assert f"{out} is there already and is not what this command writes; remove it, or give another" in outcome.err
+        assert out.read_bytes() == content
+    out.unlink()
+    for _ in range(2):
+        assert contune("predict", run, photos, "--out", out).code == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_nothing_but_broken_images_is_no_prediction(run: Path, tmp_path: Path, kind: str) -> None:
     photo = tmp_path / "zero.jpg"
     photo.write_bytes(b"")

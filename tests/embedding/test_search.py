@@ -154,12 +154,14 @@ def test_nothing_to_compare_is_an_error(run: Path, table: Path, photos: Path, tm
         ("photos/new.png", "is written as .html"),
         ("query.html", "query.html is what is read; give another file"),
         ("folder.html", "folder.html is a folder; give a file"),
+        ("notes.html", "notes.html is there already and is not what this command writes; remove it, or give another"),
     ],
 )
 def test_files_of_others_are_not_written_over(run: Path, tmp_path: Path, out: str, words: str) -> None:
     photos = write_images(tmp_path / "photos", 3)
     (tmp_path / "query.html").write_bytes(png(0))  # a picture whatever its name
     (tmp_path / "folder.html").mkdir()
+    (tmp_path / "notes.html").write_text("<html><body>contune</body></html>")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     outcome = contune("search", run, photos, tmp_path / "query.html", "--out", tmp_path / out)
     assert outcome.code == 2
