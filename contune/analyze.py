@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES, Plan, sweep
+from contune.config import Config
 from contune.data.augment import Params
 from contune.data.augment.crops import begin_with_crops, crops_of
 from contune.data.seeding import mixed_generator
-from contune.errors import UserError
+from contune.errors import UserError, unknown
 from contune.kernels.problem import Knobs
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
@@ -48,12 +49,10 @@ def analyze_run(
         raise UserError(f"--batches must be 1 or more, got {num_batches}")
     config = folder.config()
     trained_with = config.method.name
-    tuned = [text for text in overrides if split_assignment(text)[0] in TUNED and trained_with != "tcl"]
-    config.override([text for text in overrides if text not in tuned])
-    if config.method.name != trained_with:
-        raise UserError(
-            f"{folder.path} was trained with {trained_with}, so method.name={config.method.name} has no run"
-        )
+    pairs = [split_assignment(text) for text in overrides]
+    _check_keys(pairs, folder.path, config)
+    tuned = [pair for pair in pairs if pair[0] in TUNED and trained_with != "tcl"]
+    config.override([f"{key}={value}" for key, value in pairs if (key, value) not in tuned])
     setup = open_setup(config, load_encoder(folder.path).spec if folder.encoder_file.exists() else None)
     method, step = _trained_method(setup, folder.path)
     knobs = _knobs(method, tuned)
@@ -72,6 +71,16 @@ def analyze_run(
         **found,
         "config": config.to_dict(),
     }
+
+
+def _check_keys(pairs: list[tuple[str, str]], folder: Path, config: Config) -> None:
+    for key, value in pairs:
+        if key == "method.name" and value != config.method.name:
+            raise UserError(f"{folder} was trained with {config.method.name}, so {key}={value} has no run")
+    known = {*config.keys(), *TUNED}
+    for key, _ in pairs:
+        if key not in known:
+            raise unknown("setting", key, known)
 
 
 def _trained_method(setup: Setup, folder: Path) -> tuple[PairwiseMethod, int]:
@@ -97,7 +106,7 @@ def _trained_method(setup: Setup, folder: Path) -> tuple[PairwiseMethod, int]:
     return method.train(), int(state["step"])
 
 
-def _knobs(method: PairwiseMethod, tuned: list[str]) -> Knobs:
+def _knobs(method: PairwiseMethod, tuned: list[tuple[str, str]]) -> Knobs:
     """TCL's at this run's temperature; without k1 and k2 of its own the paper's, with labels or without."""
     assert method.knobs is not None
     if isinstance(method, TCL):
@@ -105,8 +114,7 @@ def _knobs(method: PairwiseMethod, tuned: list[str]) -> Knobs:
     by_label = method.settings.needs_labels
     k1, k2 = (5000.0, 1.0) if by_label else (1.0, 1.5)
     settings = TCL.Settings(temperature=method.knobs.temperature, k1=k1, k2=k2)
-    for text in tuned:
-        key, value = split_assignment(text)
+    for key, value in tuned:
         assign(settings, key.removeprefix("method."), value, key)
     check(settings, "method.")
     return Knobs(settings.temperature, settings.k1, settings.k2)

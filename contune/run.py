@@ -8,6 +8,10 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.files import check_unused, make_folder_of, write_whole
 from contune.models.saved import ENCODER_FILE
+from contune.whole_result import gaps
+
+MOST_GAPS = 4
+"""That a sentence names."""
 
 
 class RunFolder:
@@ -53,6 +57,13 @@ class RunFolder:
         if not isinstance(values, dict):
             raise UserError(
                 f"{self.result_file} is not a result that contune wrote; remove it to measure the run again"
+            )
+        found = gaps(values)
+        if found:
+            more = f" and {len(found) - MOST_GAPS} more" if len(found) > MOST_GAPS else ""
+            raise UserError(
+                f"{self.result_file} is not a result as contune writes it, without a usable "
+                f"{', '.join(found[:MOST_GAPS])}{more}; remove it to measure the run again"
             )
         return values
 

@@ -52,6 +52,7 @@ def _columns(outcomes: Sequence[Outcome], baseline: Outcome | None) -> list[Colu
         Column("kNN %", lambda each: str(each.accuracy(KNN) or NOTHING), lambda each: _mean(each, KNN)),
         Column("online probe %", _online),
         Column("epochs", lambda each: same(each.results, "epochs") if each.has_seeds else NOTHING),
+        Column("views", _views),
         Column("seeds", lambda each: str(len(each.results)) if each.has_seeds else NOTHING),
         *(_reported(name, outcomes) for name in whose),
         Column("training", _training),
@@ -84,6 +85,12 @@ def _mean(outcome: Outcome, measure: str) -> float | None:
 def _online(outcome: Outcome) -> str:
     share = outcome.logged("online_top1")
     return NOTHING if share is None else f"{100 * share.mean:.2f}"
+
+
+def _views(outcome: Outcome) -> str:
+    """Of an image in an epoch; where one has more of them than the others, its epochs are longer."""
+    found = dict.fromkeys(str(result["config"]["augment"]["views"]) for result in outcome.results if result["epochs"])
+    return (", ".join(found) or NOTHING) if outcome.has_seeds else NOTHING
 
 
 def _training(outcome: Outcome) -> str:

@@ -10,6 +10,7 @@ from contune.experiments.dots import dots
 from contune.experiments.outcome import Outcome
 from contune.experiments.plan import Row, check_overrides, meaningful
 from contune.experiments.table import Table
+from contune.settings import split_assignment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +32,22 @@ class Experiment:
     make_figure: Callable[[str, Sequence[Outcome]], Figure] = dots
 
     def changed(self, overrides: Iterable[str]) -> "Experiment":
-        """With a person's settings, which stand above its own; what differs is said under the table."""
+        """With a person's settings, which stand above its own; what differs is said under the table.
+
+        What others report is for the settings as they were.
+        """
         given = tuple(overrides)
-        check_overrides(self.rows, (*self.overrides, *given))
+        rows = tuple(row.yielding(given) for row in self.rows)
+        check_overrides(rows, (*self.overrides, *given))
+        changed = replace(self, rows=rows, overrides=(*self.overrides, *given), given=given)
         different = meaningful(given)
-        notes = (f"Settings changed for all runs: {' '.join(different)}.",) if different else ()
-        return replace(self, overrides=(*self.overrides, *given), given=given, notes=(*self.notes, *notes))
+        if not different:
+            return changed
+        notes = [*self.notes, f"Settings changed for all runs: {' '.join(different)}{_but(rows, different)}."]
+        if any(row.beside for row in rows):
+            rows = tuple(replace(row, beside={}, beside_half={}) for row in rows)
+            notes.append("What others report is for other settings, and left out.")
+        return replace(changed, rows=rows, notes=tuple(notes))
 
     def table(self, outcomes: Sequence[Outcome]) -> Table:
         table = self.make_table(self.title, outcomes)
@@ -44,3 +55,10 @@ class Experiment:
 
     def figure(self, outcomes: Sequence[Outcome], *, titled: bool = True) -> Figure:
         return self.make_figure(self.title if titled else "", outcomes)
+
+
+def _but(rows: Iterable[Row], given: Iterable[str]) -> str:
+    """Which rows have their own."""
+    keys = [split_assignment(text)[0] for text in given]
+    own = [f"{row.title} has its own {key}" for key in keys for row in rows if row.sets(key)]
+    return f" ({', '.join(own)})" if own else ""

@@ -3,11 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from statistics import mean
+from typing import Any
 
-from contune.experiments.outcome import KNN, LINEAR, TOP1, Outcome, Result
+from contune.experiments.outcome import FAST, KNN, LINEAR, TOP1, Outcome, Result
 
 NOTHING = "–"
-_TITLES = {LINEAR: "linear", KNN: "kNN"}
+_TITLES = {LINEAR: "linear", FAST: "fast probe", KNN: "kNN"}
+_FINGERPRINT = 7
+"""Characters of a revision that are shown."""
 
 
 def notes(outcomes: Sequence[Outcome], measures: Sequence[str]) -> list[str]:
@@ -21,6 +24,8 @@ def notes(outcomes: Sequence[Outcome], measures: Sequence[str]) -> list[str]:
         + ("± is the 95 % confidence interval over seeds (Student's t)." if several else _one_seed(outcomes))
     ]
     found += [sentence for measure in measures for sentence in _protocols(outcomes, measure)]
+    if LINEAR not in measures:  # a table by that one has columns for it
+        found.append(f"{_whose('Encoder', 'encoder', outcomes)} {_whose('Epochs of training', 'epochs', outcomes)}")
     if any(each.logged("online_top1") for each in outcomes) and LINEAR in measures:
         found.append(
             "online probe: on the last training views it learnt from, so it is not to be compared with the others."
@@ -31,7 +36,7 @@ def notes(outcomes: Sequence[Outcome], measures: Sequence[str]) -> list[str]:
             "On a CPU the number of threads (--parallel shares them out) decides the order of sums; with another one "
             "accuracies differ as between seeds."
         )
-    return [*found, *_remarks(outcomes), *ending]
+    return [*found, *_revisions(outcomes), *_remarks(outcomes), *ending]
 
 
 def values_of(results: Iterable[Result], key: str) -> list[str]:
@@ -56,22 +61,51 @@ def _protocols(outcomes: Iterable[Outcome], measure: str) -> list[str]:
     return [f"{_TITLES[measure]}: {', '.join(whose)}."] if whose else []
 
 
+def _whose(title: str, key: str, outcomes: Sequence[Outcome]) -> str:
+    """The value that most runs have, and whose is another."""
+    of = {str(value): runs for value, runs in _runs_by(key, outcomes).items()}
+    usual = max(of, key=lambda value: sum(map(len, of[value].values())))
+    others = [f"{value} ({'; '.join(runs)})" for value, runs in of.items() if value != usual]
+    return f"{title}: {'; '.join([usual, *others])}."
+
+
+def _revisions(outcomes: Sequence[Outcome]) -> list[str]:
+    """Where not all runs are of one."""
+    of = {str(value)[:_FINGERPRINT]: runs for value, runs in _runs_by("git_revision", outcomes).items() if value}
+    named = [f"{value} {_runs(runs, outcomes)}" for value, runs in of.items()]
+    return [f"Runs of several revisions of contune: {'; '.join(named)}."] if len(of) > 1 else []
+
+
 def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
     """What results have as a note, and of which of them it is where not of all."""
-    whose: dict[str, dict[str, list[str]]] = {}
+    of = _runs_by("note", outcomes)
+    if len(of) == 1:
+        return [f"{note[0].upper()}{note[1:]}." for note in of if note]
+    return [f"{_runs(runs, outcomes)}: {note}." for note, runs in of.items() if note]
+
+
+Runs = dict[str, list[str]]
+"""By the title of a row, seeds."""
+
+
+def _runs_by(key: str, outcomes: Iterable[Outcome]) -> dict[Any, Runs]:
+    """For each value that results have, whose it is."""
+    found: dict[Any, Runs] = {}
     for outcome in outcomes:
-        for result in outcome.results:
-            titles = whose.setdefault(result.get("note", ""), {})
-            titles.setdefault(outcome.row.title, []).append(str(result["seed"]))
-    if len(whose) == 1:
-        return [f"{note[0].upper()}{note[1:]}." for note in whose if note]
-    several = any(len(outcome.results) > 1 for outcome in outcomes)
-    return [f"{_runs(titles, with_seeds=several)}: {note}." for note, titles in whose.items() if note]
+        for result in outcome.results if outcome.has_seeds else ():
+            runs = found.setdefault(result.get(key, ""), {})
+            runs.setdefault(outcome.row.title, []).append(str(result["seed"]))
+    return found
 
 
-def _runs(seeds: Mapping[str, Sequence[str]], *, with_seeds: bool) -> str:
-    named = (f"{title} ({'seed' if len(own) == 1 else 'seeds'} {', '.join(own)})" for title, own in seeds.items())
-    return ", ".join(named if with_seeds else seeds)
+def _runs(runs: Runs, outcomes: Iterable[Outcome]) -> str:
+    """With seeds where there are several, and not all of a row's are meant."""
+    seeds_of = {outcome.row.title: len(outcome.results) for outcome in outcomes}
+    named = []
+    for title, seeds in runs.items():
+        some = f" ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)})" if len(seeds) < seeds_of[title] else ""
+        named.append(title + some)
+    return ", ".join(named)
 
 
 def _left_out(outcomes: Iterable[Outcome]) -> list[str]:

@@ -39,12 +39,13 @@ def names_of(cells: Grid, direction: int) -> list[str]:
 
 
 def accuracy_cell(outcome: Outcome | None, rivals: Iterable[Outcome | None]) -> Cell:
-    """The highest among the rivals stands out; without an accuracy, why."""
+    """The highest among the rivals stands out; what there is to know of its runs, such as that some are missing."""
     spread = outcome.accuracy(TOP1) if outcome is not None else None
     if outcome is None or spread is None:
         return Cell((outcome.remark() if outcome is not None else "") or NOTHING)
+    remark = f" ({outcome.remark()})" if outcome.remark() else ""
     means = [found.mean for rival in rivals if rival is not None and (found := rival.accuracy(TOP1)) is not None]
-    return Cell(str(spread), strong=len(means) > 1 and spread.mean == max(means))
+    return Cell(f"{spread}{remark}", strong=len(means) > 1 and spread.mean == max(means))
 
 
 def reported_cell(outcome: Outcome | None) -> Cell:

@@ -10,11 +10,12 @@ from contune.train.collapse import COLLAPSED_RANK
 
 Result = dict[str, Any]
 """The content of a result.json."""
-TOP1, LINEAR, KNN = "top1", "linear", "knn"
+TOP1, LINEAR, FAST, KNN = "top1", "linear", "fast", "knn"
 """Measures; the first is what a method is judged by."""
 NAMES: Mapping[str, tuple[str, ...]] = {
     TOP1: ("classifier", "linear", "linear-fast"),
     LINEAR: ("linear", "linear-fast"),
+    FAST: ("linear-fast",),
     KNN: ("knn",),
 }
 """Of each, the names that it has in results, the preferred one first."""
@@ -49,8 +50,8 @@ class Outcome:
         return bool(self.absent) and not self.results
 
     def accuracy(self, measure: str) -> Spread | None:
-        """Top-1 % by `linear` (the paper's probe where it was run, else the fast one), by `knn`, or by `top1`: the
-        classifier of a method that trains one, else as `linear`."""
+        """Top-1 % by `linear` (the paper's probe where it was run, else the fast one), by the `fast` one, by `knn`, or
+        by `top1`: the classifier of a method that trains one, else as `linear`."""
         found = list(self.by_seed(measure).values())
         return Spread.of(found) if found else None
 

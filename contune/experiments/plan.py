@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contune.config import MACHINE_SETTINGS, Config
@@ -24,7 +24,9 @@ class Row:
     title: str
     recipe: str
     overrides: tuple[str, ...] = ()
-    """KEY=VALUE that belong to this row; they stand above those of a whole experiment."""
+    """KEY=VALUE that make this row what it is; nothing stands above them."""
+    adapted: tuple[str, ...] = ()
+    """KEY=VALUE that only go well with it, above those of a whole experiment; a person's take their place."""
     name: str = ""
     """Of its run folders; the recipe's if empty. Rows that share a name share their runs."""
     series: str = ""
@@ -46,7 +48,22 @@ class Row:
     def config(self, overrides: Iterable[str], seed: int) -> Config:
         config = find_recipe(self.recipe)()
         fitting = [text for text in overrides if _fits(text, config)]
-        return config.override([*fitting, *self.overrides, f"run.seed={seed}"])
+        return config.override([*fitting, *self.adapted, *self.overrides, f"run.seed={seed}"])
+
+    def yielding(self, given: Iterable[str]) -> "Row":
+        """Without what a person's settings take the place of."""
+        keys = _keys(given)
+        return replace(self, adapted=tuple(text for text in self.adapted if split_assignment(text)[0] not in keys))
+
+    def sets(self, key: str) -> bool:
+        return key in _keys(self.overrides)
+
+    def takes(self, override: str) -> bool:
+        try:
+            self.config([override], seed=0)
+        except UserError:
+            return False
+        return True
 
 
 def _fits(override: str, config: Config) -> bool:
@@ -54,21 +71,33 @@ def _fits(override: str, config: Config) -> bool:
     return config.data.name == "imagenet100" or split_assignment(override)[0] != "data.classes"
 
 
-def point(series: str, at: str, recipe: str, *overrides: str, paper: float | None = None) -> Row:
+def _keys(overrides: Iterable[str]) -> set[str]:
+    return {split_assignment(text)[0] for text in overrides}
+
+
+def point(
+    series: str, at: str, recipe: str, *overrides: str, adapted: tuple[str, ...] = (), paper: float | None = None
+) -> Row:
     """A row of a table with two directions."""
     name = f"{series}-{at}".lower()
     for character in " ,=":
         name = name.replace(character, "-")
     beside = {} if paper is None else {PAPER: paper}
     return Row(
-        title=f"{series}, {at}", recipe=recipe, overrides=overrides, name=name, series=series, at=at, beside=beside
-    )
+        title=f"{series}, {at}", recipe=recipe, overrides=overrides, adapted=adapted, name=name, series=series, at=at,
+        beside=beside,
+    )  # fmt: skip
 
 
 def check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
     """Whether all rows take them; where only some do not, it is said which."""
     if any(split_assignment(text)[0] == "run.seed" for text in overrides):
         raise UserError("run.seed would be the same for all runs; say --seeds 3, or which: --seeds 0,4")
+    for text in overrides:
+        key = split_assignment(text)[0]
+        takers = [row for row in rows if row.takes(text)]
+        if takers and all(row.sets(key) for row in takers):
+            raise UserError(f"{key} is what the runs of this experiment differ in, or goes with it; leave it out")
     refused: dict[str, UserError] = {}
     for row in rows:
         try:

@@ -5,43 +5,46 @@ from itertools import pairwise
 
 from contune.analysis.statistics import PairedDifference
 from contune.experiments.facts import NOTHING, notes
-from contune.experiments.grid import signed
-from contune.experiments.outcome import KNN, TOP1, Outcome
+from contune.experiments.grid import accuracy_cell, signed
+from contune.experiments.outcome import FAST, KNN, TOP1, Outcome
 from contune.experiments.plan import PAPER
 from contune.experiments.table import Cell, Table
 
 P_VALUE = "p"
+TITLES = {TOP1: "top-1 %", FAST: "fast probe %", KNN: "kNN %"}
+EXPLAINED = (
+    "A difference is that of runs with the same seed, ± its 95 % confidence interval; p: the two-sided paired t-test "
+    "of top-1, how often chance alone makes a difference as large, not corrected for there being several."
+)
 
 
 def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
     """Methods from the weakest; below, each less the one before over the seeds that both have."""
+    measures = (TOP1, *([FAST] if _are_measured_apart(outcomes) else []), KNN)
     quoted = [PAPER] if any(PAPER in each.row.beside for each in outcomes) else []
-    columns = ("top-1 %", "kNN %", "seeds", P_VALUE, *quoted)
-    means = [(spread.mean if (spread := each.accuracy(TOP1)) else None) for each in outcomes]
-    best = max((mean for mean in means if mean is not None), default=None)
-    methods = [_method(each, bool(quoted), strong=mean is not None and mean == best)
-               for each, mean in zip(outcomes, means, strict=True)]  # fmt: skip
-    differences = [_difference(below, above, bool(quoted)) for below, above in pairwise(outcomes)]
-    explained = (
-        "A difference is that of runs with the same seed, ± its 95 % confidence interval; "
-        "p: the two-sided paired t-test, how often chance alone makes one as large."
-    )
+    columns = (*(TITLES[measure] for measure in measures), "seeds", P_VALUE, *quoted)
+    methods = [_method(each, outcomes, measures, bool(quoted)) for each in outcomes]
+    differences = [_difference(below, above, measures, bool(quoted)) for below, above in pairwise(outcomes)]
     several = any(len(each.results) > 1 for each in outcomes)
     return Table(
         title=title,
         columns=("", *columns),
         groups=(tuple(methods), tuple(differences)),
         numbers=columns,
-        notes=(*notes(outcomes, (TOP1, KNN)), *([explained] if several else []), *verdicts(outcomes)),
+        notes=(*notes(outcomes, measures), *([EXPLAINED] if several else []), *verdicts(outcomes)),
     )
 
 
-def _method(outcome: Outcome, quoted: bool, *, strong: bool) -> tuple[Cell, ...]:
-    spread = outcome.accuracy(TOP1)
+def _are_measured_apart(outcomes: Sequence[Outcome]) -> bool:
+    """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
+    return len({protocol for each in outcomes for protocol in each.protocols(TOP1)}) > 1
+
+
+def _method(outcome: Outcome, rivals: Sequence[Outcome], measures: Sequence[str], quoted: bool) -> tuple[Cell, ...]:
     return (
         Cell(outcome.row.series),
-        Cell(str(spread), strong) if spread is not None else Cell(outcome.remark() or NOTHING),
-        Cell(str(outcome.accuracy(KNN) or NOTHING)),
+        accuracy_cell(outcome, rivals),
+        *(Cell(str(outcome.accuracy(measure) or NOTHING)) for measure in measures[1:]),
         Cell(str(len(outcome.results))),
         Cell(NOTHING),
         *([Cell(_reported(outcome))] if quoted else []),
@@ -55,14 +58,13 @@ def _reported(outcome: Outcome) -> str:
     return f"{number:g}" if half is None else f"{number:g} ± {half:g}"
 
 
-def _difference(below: Outcome, above: Outcome, quoted: bool) -> tuple[Cell, ...]:
-    found, by_knn = above.above(below), above.above(below, KNN)
+def _difference(below: Outcome, above: Outcome, measures: Sequence[str], quoted: bool) -> tuple[Cell, ...]:
+    found = above.above(below)
     numbers = above.row.beside.get(PAPER), below.row.beside.get(PAPER)
     paper = NOTHING if numbers[0] is None or numbers[1] is None else signed(f"{numbers[0] - numbers[1]:+.2f}")
     return (
         Cell(f"{above.row.series} − {below.row.series}"),
-        Cell(_text(found)),
-        Cell(_text(by_knn)),
+        *(Cell(_text(above.above(below, measure))) for measure in measures),
         Cell(str(found.num) if found is not None else NOTHING),
         Cell(p_text(found.p if found is not None else None)),
         *([Cell(paper)] if quoted else []),
@@ -70,21 +72,22 @@ def _difference(below: Outcome, above: Outcome, quoted: bool) -> tuple[Cell, ...
 
 
 def verdicts(outcomes: Sequence[Outcome]) -> list[str]:
-    """In plain words, what the interval of each difference in top-1 says."""
+    """In plain words, what the interval of each difference says: in top-1, or in what was measured alike."""
     sentences = []
     for below, above in pairwise(outcomes):
-        found, names = above.above(below), (above.row.series, below.row.series)
-        if found is None or found.half is None:
-            continue
-        if abs(found.mean) > found.half:
-            upper, lower = names if found.mean > 0 else reversed(names)
-            sentences.append(f"{upper} is above {lower}: 0 is outside the interval of their difference.")
-        else:
-            which = " and ".join(names)
-            sentences.append(
-                f"{which} are not told apart by {found.num} seeds: 0 is in the interval of their difference."
-            )
+        alike = not _are_measured_apart((below, above))
+        found = above.above(below, TOP1 if alike else FAST)
+        if found is not None and found.half is not None:
+            by = "" if alike else "By the fast probe, which both have, "
+            sentences.append(by + _verdict(found, found.half, above.row.series, below.row.series))
     return sentences
+
+
+def _verdict(found: PairedDifference, half: float, above: str, below: str) -> str:
+    if abs(found.mean) <= half:
+        return f"{above} and {below} are not told apart by {found.num} seeds: 0 is in the interval of their difference."
+    upper, lower = (above, below) if found.mean > 0 else (below, above)
+    return f"{upper} is above {lower}: 0 is outside the interval of their difference."
 
 
 def _text(difference: PairedDifference | None) -> str:

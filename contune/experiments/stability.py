@@ -31,6 +31,8 @@ class Step(NamedTuple):
     at: str
     both: tuple[str, ...]
     tcl: tuple[str, ...] = ()
+    adapted: tuple[str, ...] = ()
+    """What only goes well with it: a person's settings take its place."""
     paper: tuple[float, float] | None = None
     """SupCon, TCL"""
     longer: bool = False
@@ -95,7 +97,7 @@ def batch_digits() -> Experiment:
 
 def encoder_digits() -> Experiment:
     """Figure 2b, small: SupCon and TCL with two encoders, handwritten digits; a CPU, four minutes."""
-    steps = [Step("mini", ()), Step("ResNet-18", ("model.encoder=resnet18", "optim.epochs=5"))]
+    steps = [Step("mini", ()), Step("ResNet-18", ("model.encoder=resnet18",), adapted=("optim.epochs=5",))]
     return _experiment("encoder", "encoders, handwritten digits", _rows("digits", steps), overrides=SHORT, joined=False)
 
 
@@ -121,7 +123,8 @@ def _rows(data: str, steps: list[Step]) -> tuple[Row, ...]:
         for number, (method, recipe) in enumerate(recipes.items()):
             settings = (*step.both, *(step.tcl if method == TCL else ()))
             paper = None if step.paper is None else step.paper[number]
-            rows.append(point(method, step.at, recipe + ("-250" if step.longer else ""), *settings, paper=paper))
+            recipe += "-250" if step.longer else ""
+            rows.append(point(method, step.at, recipe, *settings, adapted=step.adapted, paper=paper))
     return tuple(rows)
 
 

@@ -1,5 +1,6 @@
 """How all figures of experiments look: colours that every kind of colour vision tells apart, marks that differ too."""
 
+from math import ceil
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -54,13 +55,16 @@ def quiet(axes: Axes, *, grid: str) -> None:
         side.set_visible(False)
 
 
-def title_and_legend(figure: Figure, title: str, handles: list[Line2D]) -> None:
+def title_and_legend(figure: Figure, title: str, handles: list[Line2D], *, rows: int = 1) -> None:
     """On top, flush left; a figure inside a page goes without the title."""
     height = figure.get_figheight()
+    columns = ceil(len(handles) / rows)
+    down = [handle for column in range(columns) for handle in handles[column::columns]]  # as matplotlib fills them
+    middle = (TITLE if title else 0) + 0.24 + 0.11 * (rows - 1)
     figure.text(0.02, 1 - 0.27 / height, title, fontsize=13, fontweight="bold", va="center")
     figure.legend(
-        handles=handles, loc="center left", bbox_to_anchor=(0.008, 1 - ((TITLE if title else 0) + 0.24) / height),
-        ncols=len(handles), frameon=False, labelcolor=MUTED, handletextpad=0.3, columnspacing=1.4, fontsize=9.5,
+        handles=down, loc="center left", bbox_to_anchor=(0.008, 1 - middle / height), ncols=columns,
+        frameon=False, labelcolor=MUTED, handletextpad=0.3, columnspacing=1.4, fontsize=9.5,
     )  # fmt: skip
 
 
@@ -70,7 +74,7 @@ def ours(name: str) -> Line2D:
     return Line2D([], [], linestyle="none", marker=marker, markersize=6, color=colour, label=name)
 
 
-def papers(label: str = "the paper") -> Line2D:
+def papers(label: str = "open: the paper") -> Line2D:
     """In a legend: what is hollow is not ours."""
     return Line2D(
         [], [], linestyle="none", marker="s", markersize=6, markerfacecolor="none", color=MUTED, label=label,

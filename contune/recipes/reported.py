@@ -60,7 +60,8 @@ TABLE_3 = {
 }
 """250 epochs in all."""
 INTERVALS = {"supcon": (74.79, 0.23), "tcl": (75.72, 0.16)}
-"""CIFAR-100, batches of 128, 30 runs: mean and half of the 95 % interval (appendix B.1); the encoder is not named."""
+"""CIFAR-100, batches of 128, 30 runs: mean and half of the 95 % interval (appendix B.1,
+whose encoder is ResNet-50)."""
 K1_50000 = {1: 71.8, 3: 76.2}
 """CIFAR-100, ResNet-50, TCL with k1 = 50000, by k2 (section 4.4)."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -157,7 +157,10 @@ class _Run:
         context = get_context("spawn")
         self.reports, theirs = context.Pipe(duplex=False)
         self.process: SpawnProcess = context.Process(target=_run, args=(job, share, log, theirs))
-        with _environment(OMP_NUM_THREADS=str(share.threads), **environment):  # read when libraries are loaded
+        with (
+            _environment(OMP_NUM_THREADS=str(share.threads), **environment),  # read when libraries are loaded
+            _uninterrupted(),
+        ):
             self.process.start()
         theirs.close()  # so that the end of the process is the end of what it reports
 
@@ -213,6 +216,20 @@ def _all_stopped(running: dict[Connection, _Run]) -> Iterator[None]:
 
 
 @contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of this block, and a process started in it never hears of it, not while it imports.
+
+    The process that started it decides.
+    """
+    resource_tracker.ensure_running()  # else it is started with the first process, and lets interruptions in again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _environment(**values: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
@@ -228,7 +245,6 @@ def _environment(**values: str) -> Iterator[None]:
 
 def _run(job: Job, share: _Share, log: Path, reports: Connection) -> None:
     """In the process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one decides
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -110,8 +110,19 @@ def _within_chance(outcome: Outcome) -> list[str]:
 
 def _supcon(outcome: Outcome) -> list[str]:
     found = [t for t in outcome.trials if t.is_finished and t.values.k1 == 0 and t.values != outcome.choice.values]
-    better = [t for t in found if (t.accuracy or 0.0) > (outcome.choice.accuracy or 0.0)]
-    return [f"         SupCon, k1 = 0, is above it: {_percent(trial)}; try method.name=supcon" for trial in better]
+    sentences = []
+    for trial in found:
+        lead = (trial.accuracy or 0.0) - (outcome.choice.accuracy or 0.0)
+        if lead >= 0:
+            word = "is above it" if lead else "does as well"
+            numbers = f"{_percent(trial)}{_knn(trial, outcome.choice)}"
+            sentences.append(f"         SupCon, k1 = 0, {word}: {numbers}; try method.name=supcon")
+    return sentences
+
+
+def _knn(trial: Trial, choice: Trial) -> str:
+    known = trial.knn is not None and choice.knn is not None
+    return f" (kNN {trial.knn:.2f} %, of the choice {choice.knn:.2f} %)" if known else ""
 
 
 def _percent(trial: Trial) -> str:

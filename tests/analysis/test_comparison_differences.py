@@ -89,6 +89,59 @@ def test_pairs_that_cannot_be_compared_do_not_take_the_place_of_those_that_can()
     assert "pairs are shown" not in text
 
 
+SAME_START = "Runs of the same seed start from the same encoder weights and see the same batches"
+
+
+def test_what_pairs_share_is_said_where_it_is_so() -> None:
+    text = text_of([*TCL, *SUPCON])
+    assert SAME_START in text
+    assert "only the seed" not in text
+    longer = text_of([*TCL, *seeds("x", "method.name=supcon", "optim.epochs=7", linear=(90.0, 91.2))])
+    assert SAME_START in longer, "more epochs begin with the same batches"
+
+
+@pytest.mark.parametrize(
+    ("changes", "differing"),
+    [
+        (("data.val_fraction=0.8",), "val_fraction differs"),
+        (("model.encoder=resnet18", "optim.batch_images=32"), "encoder and batch_images differ"),
+        (("augment.views=3",), "views differs"),
+        (("augment.policy=none",), "policy differs"),
+    ],
+)
+def test_pairs_that_share_only_the_seed(changes: tuple[str, ...], differing: str) -> None:
+    other = seeds("x", "method.name=supcon", *changes, linear=(90.0, 91.2))
+    alone = text_of([*TCL, *other])
+    assert SAME_START not in alone
+    assert "the same seed, which is all that they share" in alone
+    assert f"only the seed is shared: {differing}" in alone
+    mixed = text_of([*TCL, *SUPCON, *other])
+    assert SAME_START not in mixed
+    assert "but for the pairs of which it says that only the seed is shared" in mixed
+    assert mixed.count("only the seed is shared: ") == 2, "of three pairs"
+
+
+def test_where_the_same_data_lie_is_no_difference() -> None:
+    there = seeds("x", "method.name=supcon", "data.path=/elsewhere", "run.device=cuda", linear=(90.0, 91.2))
+    assert SAME_START in text_of([*TCL, *there])
+
+
+def test_what_each_method_has_of_its_own_is_said_of_the_pair() -> None:
+    own = ("method.temperature=0.5", "optim.lr=2", "optim.epochs=7")
+    text = text_of([*TCL, *seeds("x", "method.name=supcon", *own, linear=(90.0, 91.2))])
+    assert "tcl, epochs 100 minus supcon, epochs 7 each has its own temperature and lr" in text
+    many = (*own, "optim.momentum=0", "optim.weight_decay=0", "optim.final_lr=1", "optim.schedule=constant")
+    text = text_of([*TCL, *seeds("x", "method.name=supcon", *many, "optim.warmup_epochs=1", linear=(90.0, 91.2))])
+    assert "each has its own temperature, lr, momentum, weight_decay, schedule and 2 more settings" in text
+
+
+def test_a_trial_that_was_given_up_says_so() -> None:
+    run = made_up("trial", "method.k1=9")
+    assert run.result is not None
+    run.result.update(stopped_at=3)
+    assert "trial, given up by contune tune after 3 of 100 epochs" in text_of([*TCL, run])
+
+
 @pytest.mark.parametrize(("p", "text"), [(None, "–"), (0.0, "&lt; 0.001"), (0.0304, "0.030")])
 def test_p_as_a_person_reads_it(p: float | None, text: str) -> None:
     assert p_value(p) == text

@@ -1,8 +1,8 @@
 """What rows of a comparison are called."""
 
-from itertools import product
 from time import perf_counter
 
+import pytest
 from compared_runs import made_up, seeds
 
 from contune.analysis.comparison.runs import Run, grouped
@@ -35,19 +35,60 @@ def test_the_setting_in_which_two_differ_is_named_however_many_others_differ_els
     ]
 
 
-def test_no_more_settings_than_are_needed() -> None:
+def test_rows_of_one_method_are_named_by_all_that_differs() -> None:
     assert of("method.k1=1 optim.lr=0.1 optim.epochs=5", "method.k1=2 optim.lr=0.2 optim.epochs=6") == [
+        "tcl, k1 1, epochs 5, lr 0.1",
+        "tcl, k1 2, epochs 6, lr 0.2",
+    ]
+    assert of("method.k1=1 optim.lr=0.1", "method.k1=2 optim.lr=0.1", "optim.lr=0.1 method.name=supcon") == [
         "tcl, k1 1",
         "tcl, k1 2",
+        "supcon",
     ]
-    both = of(*(f"optim.lr={lr} method.k1={k1} optim.epochs={k1}" for lr, k1 in product((0.1, 0.2), (1, 2))))
-    assert both == ["tcl, k1 1, lr 0.1", "tcl, k1 2, lr 0.1", "tcl, k1 1, lr 0.2", "tcl, k1 2, lr 0.2"]
-    one_for_two = of(
-        "method.k1=1 method.k2=1 optim.epochs=1",
-        "method.k1=2 method.k2=1 optim.epochs=2",
-        "method.k1=1 method.k2=2 optim.epochs=3",
-    )
-    assert one_for_two == ["tcl, epochs 1", "tcl, epochs 2", "tcl, epochs 3"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "titles"),
+    [
+        ("optim.epochs=1", "optim.epochs=6", ["tcl, epochs 1", "supcon, epochs 6"]),
+        ("model.encoder=resnet18", "", ["tcl, encoder resnet18", "supcon, encoder resnet50"]),
+        ("", "optim.batch_images=32", ["tcl, batch_images 128", "supcon, batch_images 32"]),
+        ("data.val_fraction=0.8", "", ["tcl, val_fraction 0.8", "supcon, val_fraction 0"]),
+        ("augment.views=3", "", ["tcl, views 3", "supcon, views 2"]),
+        ("data.image_size=16", "", ["tcl, image_size 16", "supcon"]),
+    ],
+)
+def test_rows_of_two_methods_are_named_by_what_should_have_been_equal(one: str, other: str, titles: list[str]) -> None:
+    assert of(one, f"method.name=supcon {other}") == titles
+
+
+def test_what_each_method_has_of_its_own_is_not_named() -> None:
+    own = "method.temperature=0.5 optim.name=lars optim.lr=2 augment.policy=simaugment optim.warmup_epochs=3"
+    assert of("", f"method.name=supcon {own}") == ["tcl", "supcon"]
+
+
+def test_what_differs_between_data_that_are_not_compared_is_not_named() -> None:
+    assert of("model.encoder=resnet18", "data.name=cifar10 method.name=supcon optim.epochs=7") == [
+        "tcl on digits",
+        "supcon on cifar10",
+    ]
+
+
+def test_however_much_should_have_been_equal_no_row_is_left_without_it() -> None:
+    """More than are named in every title, in two rows, neither of which has what most have."""
+    fair = "optim.epochs=6 optim.batch_images=32 model.encoder=resnet18 augment.views=3 data.val_fraction=0.5"
+    tcl, supcon = of("method.k1=7", f"method.name=supcon {fair}")
+    assert tcl == "tcl, encoder resnet50, epochs 100, batch_images 128, views 2, val_fraction 0"
+    assert supcon == "supcon, encoder resnet18, epochs 6, batch_images 32, views 3, val_fraction 0.5"
+
+
+def test_long_titles_end_in_how_many_more_there_are() -> None:
+    changes = "method.k1=7 method.k2=2 optim.lr=0.3 optim.momentum=0.5 method.projector_dim=9 optim.epochs=3"
+    long = of("", f"{changes} optim.batch_images=16")[1]
+    assert long == "tcl, k1 7, k2 2, projector_dim 9, epochs 3, batch_images 16, 2 more settings"
+    alike = of("", changes, changes.replace("projector_dim=9", "projector_dim=8"))
+    assert "more" not in alike[1] + alike[2], "it takes all to tell these two apart"
+    assert len(set(alike)) == 3
 
 
 def test_values_read_as_they_are_written_and_what_is_not_set_is_left_out() -> None:

@@ -169,7 +169,7 @@ def test_whatever_stops_it_what_there_is_is_drawn(
         (("ssl-digits", "--parallel", "0"), "0 runs at a time would never end"),
         (("ssl-digits", "--draw"), "runs/experiments/ssl-digits has no finished run of ssl-digits to draw"),
         (("ssl-digits", "--draw", "run.seed=3"), "run.seed would be the same for all runs"),
-        (("fig-k1-digits", "method.k1=5"), "SupCon, a run of this experiment: unknown setting 'method.k1'"),
+        (("fig-k1-digits", "method.k1=5"), "method.k1 is what the runs of this experiment differ in"),
         (("optim.epochs=3",), "name an experiment first, such as ci-digits"),
         (("--draw",), "name an experiment first, such as ci-digits"),
     ],

@@ -44,7 +44,7 @@ def test_a_row_has_its_numbers_and_those_of_others() -> None:
     )
     assert cells(table, "Good") == {
         "method": "Good", "linear %": "96.00 ± 2.48", "over random": "+46.00", "kNN %": "80.00 ± 0.00", "epochs": "20",
-        "seeds": "3", "paper": "70.9", "library": "70.00", "training": "30 s",
+        "views": "2", "seeds": "3", "paper": "70.9", "library": "70.00", "training": "30 s",
     }  # fmt: skip
     assert cells(table, "Better")["paper"] == "–"
     assert cells(table, "Better")["library"] == "71.25"
@@ -62,7 +62,7 @@ def test_raw_pixels_have_no_seeds() -> None:
     table = comparison("", [runs(GOOD, 95.0, 96.0), runs(RAW, 10.0, 20.0), runs(RANDOM, 50.0)])
     assert cells(table, "Raw pixels") == {
         "method": "Raw pixels", "linear %": f"{PIXELS_LINEAR}", "over raw pixels": "–", "kNN %": f"{PIXELS_KNN}",
-        "epochs": "–", "seeds": "–", "paper": "–", "library": "–", "training": "–",
+        "epochs": "–", "views": "–", "seeds": "–", "paper": "–", "library": "–", "training": "–",
     }  # fmt: skip
 
 
@@ -92,7 +92,9 @@ def test_what_went_wrong_is_said() -> None:
 
 def test_notes_of_some_runs_say_of_which() -> None:
     shared = runs(GOOD, 98.0, 97.0, note="two runs shared this machine")
-    assert comparison("", [shared, runs(BETTER, 97.0)]).notes[-1] == "Good (seeds 0, 1): two runs shared this machine."
+    assert comparison("", [shared, runs(BETTER, 97.0)]).notes[-1] == "Good: two runs shared this machine."
+    others = Outcome(GOOD, (*shared.results[:1], *runs(GOOD, 98.0, 97.0).results[1:]))
+    assert comparison("", [others]).notes[-1] == "Good (seed 0): two runs shared this machine."
     one = [runs(GOOD, 98.0, note="it was night"), runs(BETTER, 97.0, note="it was day")]
     assert comparison("", one).notes[-2:] == ("Good: it was night.", "Better: it was day.")
 

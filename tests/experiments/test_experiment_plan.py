@@ -29,6 +29,34 @@ def test_a_rows_own_settings_stand_above_those_of_all() -> None:
     assert CE.config(["optim.lr=0.7"], seed=0).optim.lr == 0.7
 
 
+def test_what_only_goes_well_with_a_row_gives_way_to_a_persons_settings() -> None:
+    few = "TCL, a fifth of them"
+    for given, epochs in (((), 40), (("optim.epochs=1",), 1), (("optim.lr=0.3",), 40)):
+        experiment = find_experiment("table1-digits").changed(given)
+        row = next(row for row in experiment.rows if row.title == few)
+        assert row.config(experiment.overrides, 0).optim.epochs == epochs
+
+
+def test_rows_that_keep_their_own_are_named() -> None:
+    changed = find_experiment("ssl-digits").changed(["optim.epochs=1"])
+    assert "(Random encoder has its own optim.epochs, Raw pixels has its own optim.epochs)" in changed.notes[-1]
+
+
+@pytest.mark.parametrize("key", ["method.k1=7", "optim.batch_images=8", "optim.lr=0.1"])
+def test_what_an_experiment_varies_cannot_be_given(key: str) -> None:
+    with pytest.raises(UserError, match=rf"^{key.partition('=')[0]} is what the runs of this experiment differ in"):
+        find_experiment("fig-batch").changed([key])
+
+
+def test_what_others_report_is_for_the_settings_as_they_were() -> None:
+    paper = find_experiment("table1").changed(["data.path=here"])
+    assert all(row.beside for row in paper.rows)
+    assert paper.notes == ()
+    changed = find_experiment("table1").changed(["model.encoder=resnet18"])
+    assert not any(row.beside for row in changed.rows)
+    assert changed.notes[-1] == "What others report is for other settings, and left out."
+
+
 def test_rows_of_one_name_share_their_runs() -> None:
     twin = Row(title="twin", recipe="digits", overrides=("optim.lr=0.3",), name="tuned")
     assert [job.title for job in jobs([TCL, twin], [], [0], Path("out"))] == ["TCL, seed 0"]

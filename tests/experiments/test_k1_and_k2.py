@@ -10,8 +10,10 @@ from matplotlib.text import Text
 
 from contune.experiments import find_experiment
 from contune.experiments.curve import curve
+from contune.experiments.k1_figure import k1_figure
+from contune.experiments.k2_figure import k2_figure
 from contune.experiments.outcome import Outcome
-from contune.experiments.response_curves import NO_CURVES, k1_figure, k2_figure
+from contune.experiments.response_panels import NO_CURVES
 from contune.experiments.responses import responses
 
 POSITIVE = [0.1, 0.3]
@@ -19,7 +21,8 @@ POSITIVE = [0.1, 0.3]
 
 def outcomes(name: str, **changes: Any) -> list[Outcome]:
     curves = {"epoch": [1.0, 2.0], "positive_gradient": POSITIVE, "negative_gradient": [0.02, 0.01]}
-    tuned = curves | {"supcon_negative_gradient": [0.03, 0.02], "theorem1_share": [0.8, 0.9]}
+    beside = {"supcon_positive_gradient": [0.08, 0.2], "supcon_negative_gradient": [0.03, 0.02]}
+    tuned = curves | beside | {"theorem1_share": [0.8, 0.9]}
     return [
         Outcome(row, (made_up_result(row, linear=70.0 + number, **{"curves": tuned if number else curves} | changes),))
         for number, row in enumerate(find_experiment(name).rows)
@@ -45,23 +48,35 @@ def test_a_curve_is_the_mean_over_seeds_and_may_have_gaps() -> None:
 def test_the_table_has_accuracies_and_gradients() -> None:
     table = responses("", outcomes("fig-k2"))
     assert table.columns == (
-        "loss", "top-1 %", "over SupCon", "paper", "from positives", "from negatives", "theorem 1 holds, %",
+        "loss", "top-1 %", "over SupCon", "paper", "from positives", "SupCon's there", "from negatives",
+        "SupCon's there", "theorem 1 holds, %",
     )  # fmt: skip
     assert [[cell.text for cell in row] for row in table.rows] == [
-        ["SupCon", "70.00", "–", "79.1", "0.2", "0.015", "–"],
-        ["TCL, k1 = 50,000, k2 = 1", "71.00", "+1.00", "71.8", "0.2", "0.015", "85"],
-        ["TCL, k1 = 50,000, k2 = 3", "72.00", "+2.00", "76.2", "0.2", "0.015", "85"],
+        ["SupCon", "70.00", "–", "–", "0.2", "–", "0.015", "–", "–"],
+        ["TCL, k1 = 50,000, k2 = 1", "71.00", "+1.00", "71.8", "0.2", "0.14", "0.015", "0.025", "85"],
+        ["TCL, k1 = 50,000, k2 = 3", "72.00", "+2.00", "76.2", "0.2", "0.14", "0.015", "0.025", "85"],
     ]
     assert any(note.startswith("theorem 1 holds: the share") for note in table.notes)
 
 
 def test_k1_has_a_curve_and_a_point_for_each_value() -> None:
     figure = k1_figure("A title", outcomes("fig-k1"))
-    assert {"A title", "TCL, k1 = 10", "50,000", "SupCon", "mean gradient from positives", "the paper"} <= words(figure)
-    left, right = figure.axes
+    assert {"A title", "TCL, k1 = 10", "50,000", "SupCon", "mean gradient from positives", "open: the paper"} <= words(
+        figure
+    )
+    left, right, accuracy = figure.axes
     assert [list(line.get_ydata()) for line in left.lines] == [POSITIVE] * 9  # type: ignore[arg-type]
-    hollow = [line.get_ydata()[0] for line in right.lines if line.get_markerfacecolor() == "none"]  # type: ignore[index]
-    assert hollow == [79.8, 71.8]
+    *shares, zero = [list(line.get_ydata()) for line in right.lines]  # type: ignore[arg-type]
+    assert shares == [pytest.approx([25.0, 50.0])] * 8
+    assert zero == [0, 0]
+    hollow = [(*line.get_xdata(), *line.get_ydata()) for line in accuracy.lines if line.get_markerfacecolor() == "none"]  # type: ignore[misc]
+    assert hollow == [(50000, 71.8)]
+
+
+def test_all_of_a_long_legend_is_inside_the_figure() -> None:
+    figure = k1_figure("A title", outcomes("fig-k1"))
+    figure.draw_without_rendering()
+    assert figure.legends[0].get_window_extent().x1 < figure.bbox.x1
 
 
 def test_k2_has_a_panel_for_each_value_on_the_same_scale() -> None:

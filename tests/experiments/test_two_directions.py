@@ -42,6 +42,18 @@ def hollow(figure: Figure) -> list[float]:
     ]
 
 
+def test_seeds_that_are_missing_are_said_beside_the_others_mean() -> None:
+    some = Outcome(ONE["TCL"], runs(ONE["TCL"], 95.0).results, num_missing=1)
+    assert texts(grid("", [some]))[0] == ["TCL", "95.00 (1 of 2 not run yet)", "96.5"]
+
+
+def test_notes_say_where_runs_differ_in_more_than_the_method() -> None:
+    short = runs(ONE["SupCon"], 95.0, epochs=3, git_revision="0123456789ab")
+    notes = grid("", [short, runs(ONE["TCL"], 96.0, 97.0, git_revision="fedcba987654")]).notes
+    assert "Encoder: resnet-mini. Epochs of training: 20; 3 (SupCon, one)." in notes
+    assert "Runs of several revisions of contune: 0123456 SupCon, one; fedcba9 TCL, one." in notes
+
+
 def test_methods_by_data_sets_with_the_papers_beside() -> None:
     outcomes = [runs(ONE["Cross-entropy"], 94.0), runs(ONE["SupCon"], 95.0), runs(ONE["TCL"], 97.0),
                 runs(OTHER["SupCon"], 71.0), runs(OTHER["TCL"], 70.5)]  # fmt: skip
@@ -87,10 +99,10 @@ def test_what_is_not_there_yet_is_said_in_its_cell() -> None:
 
 def test_a_panel_for_each_data_set_and_the_papers_marks_hollow() -> None:
     figure = panels("A title", [runs(ONE["SupCon"], 95.0), runs(ONE["TCL"], 97.0), runs(OTHER["TCL"], 70.0, 71.0)])
-    assert {"A title", "SupCon", "TCL", "one", "other", "the paper", "top-1 accuracy, %"} <= set(words(figure))
+    assert {"A title", "SupCon", "TCL", "one", "other", "open: the paper", "top-1 accuracy, %"} <= set(words(figure))
     assert len(figure.axes) == 2
     assert hollow(figure) == [96.25, 96.5]
-    assert "the paper" not in words(panels("", [runs(OTHER["TCL"], 70.0)]))
+    assert "open: the paper" not in words(panels("", [runs(OTHER["TCL"], 70.0)]))
 
 
 def test_a_sweep_has_a_line_for_each_value() -> None:
@@ -107,7 +119,7 @@ def test_a_sweep_has_a_line_for_each_value() -> None:
         ["other", "71.00", "70.50", "−0.50", "–", "–"],
     ]
     figure = sweep_figure("setting")("A title", outcomes)
-    assert {"A title", "setting", "one", "other", "the paper"} <= set(words(figure))
+    assert {"A title", "setting", "one", "other", "open: the paper"} <= set(words(figure))
     joined = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2 and line.get_alpha() == 0.8]  # type: ignore[arg-type]
     assert len(joined) == 2
     low, high = figure.axes[0].get_ylim()

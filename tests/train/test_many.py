@@ -15,12 +15,14 @@ from safetensors.torch import load_file
 
 from contune.config import Config
 from contune.recipes import RECIPES
+from contune.run import RunFolder
 from contune.train import many
 from contune.train.many import Job, default_parallel, run_many
 from contune.train.summary import spread, summary
 
 SETTINGS = ("optim.epochs=2", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", *PLAIN)
 STEPS = 2 * 14
+REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
 
 
 def config(*overrides: str, recipe: str = "digits") -> Config:
@@ -51,6 +53,19 @@ def outcome(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple
         Job(config("run.seed=2"), folder / "two", "seed 2"),
     ]
     return jobs, run_many(jobs, parallel=2)
+
+
+def hears_of_interruptions(config: Config, folder: RunFolder) -> dict[str, Any]:
+    """Work of another process: whether Ctrl-C in the terminal would reach it."""
+    folder.path.mkdir()
+    folder.write_result(read_json(REAL) | {"heard": signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())})
+    return {}
+
+
+def test_a_run_is_stopped_by_the_process_that_started_it_and_by_no_key(tmp_path: Path) -> None:
+    jobs = [Job(config(f"run.seed={seed}"), tmp_path / str(seed), work=hears_of_interruptions) for seed in (0, 1)]
+    assert [run["heard"] for run in run_many(jobs, parallel=1)] == [False, False]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_each_run_is_what_it_would_be_alone(outcome: tuple[list[Job], list[dict[str, Any]]], tmp_path: Path) -> None:

@@ -38,8 +38,12 @@ def test_a_clear_lead_is_not() -> None:
     assert "chance" not in verdict(outcome(98.89, 10_000), 10)
 
 
-def test_supcon_above_the_choice_is_said() -> None:
-    assert "SupCon" not in verdict(outcome(80.0, 180, Trial(values=Values(0, 1), accuracy=100.0)), 10)
+def test_supcon_above_the_choice_or_level_with_it_is_said() -> None:
+    assert "SupCon" not in verdict(outcome(80.0, 180, Trial(values=Values(0, 1), accuracy=99.0)), 10)
+    level = Trial(values=Values(0, 1), accuracy=100.0, knn=99.5)
+    assert "SupCon, k1 = 0, does as well: 100.00 % (kNN 99.50 %, of the choice 99.00 %); try" in verdict(
+        outcome(80.0, 180, level), 10
+    )
     low = Trial(values=Values(5, 1), accuracy=90.0, num_images=180)
     better = Outcome([low, Trial(values=Values(0, 1), accuracy=95.0)], low, None, None)
     assert "SupCon, k1 = 0, is above it: 95.00 %" in verdict(better, 10)

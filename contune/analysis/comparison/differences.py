@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from contune.analysis.comparison.measures import NOTHING, TITLES, measures
+from contune.analysis.comparison.pairing import note, shares_course
 from contune.analysis.comparison.runs import Group
 from contune.analysis.page import escape, lead, missing, section
 from contune.analysis.statistics import PairedDifference, paired
@@ -23,7 +24,7 @@ def differences(groups: Sequence[Group]) -> str:
         why = "No two rows have a finished seed in common that was measured on the same data by the same protocol."
         return section("differences", "Differences", missing(why))
     text = (
-        "Runs of the same seed start from the same weights and see the same batches, so they are compared in pairs. "
+        f"{_what_pairs_share(pairs)} "
         "p is how often chance alone makes a mean difference as large where there is none (two-sided paired t-test); "
         "it is not corrected for the number of rows."
     )
@@ -37,8 +38,28 @@ def differences(groups: Sequence[Group]) -> str:
     return section("differences", "Differences", lead(text), table)
 
 
+def _what_pairs_share(pairs: Sequence[tuple[Group, Group]]) -> str:
+    sharing = [shares_course(one, other) for one, other in pairs]
+    if all(sharing):
+        return (
+            "Runs of the same seed start from the same encoder weights and see the same batches, so they are compared "
+            "in pairs."
+        )
+    if any(sharing):
+        return (
+            "Runs are compared in pairs of the same seed, which start from the same encoder weights and see the same "
+            "batches, but for the pairs of which it says that only the seed is shared."
+        )
+    return (
+        "Runs are compared in pairs of the same seed, which is all that they share: their first weights or their "
+        "batches differ, so that pairing them takes less of the chance out of the difference."
+    )
+
+
 def _pair(one: Group, other: Group, shown: Sequence[str]) -> str:
     names = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
+    known = note(one, other)
+    names += f"<small>{escape(known)}</small>" if known else ""
     rows = "\n".join(_row(measure, pairs) for measure in shown if (pairs := one.pairs(other, measure)))
     return f'<tbody>\n<tr><th scope="rowgroup" colspan="4">{names}</th></tr>\n{rows}\n</tbody>'
 

@@ -13,7 +13,7 @@ from contune.config import MACHINE_SETTINGS
 JUDGED, CLASSIFIER, LINEAR, KNN = "judged", "classifier", "linear", "knn"
 """Measures; the first is what a method is judged by, `contune experiment`'s top-1."""
 SEED = "run.seed"
-_NOT_IN_TITLES = (SEED, "method.name", "data.path", "data.name")
+NOT_IN_TITLES = (SEED, "method.name", "data.path", "data.name")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,10 @@ class Run:
     @property
     def state(self) -> str:
         """How far it is; empty of a finished one."""
-        if self.result is not None:
-            return ""
         epochs = self.config["optim"]["epochs"]
+        if self.result is not None:
+            given_up = self.result.get("stopped_at")
+            return "" if given_up is None else f"given up by contune tune after {given_up} of {epochs} epochs"
         if not self.metrics:
             return f"not finished: nothing logged yet, of {epochs} epochs"
         return f"not finished: {self.metrics[-1].get('epoch', 0.0):.1f} of {epochs} epochs"
@@ -129,14 +130,14 @@ def _group(title: str, runs: list[Run]) -> Group:
 
 
 def _titles(runs: Sequence[Run]) -> list[str]:
-    """The method, the data where they differ, and what else tells a run from the others; its name too where that is
-    not enough."""
+    """The method, the data where they differ, and what else tells a run from those it is compared with; its name too
+    where that is not enough."""
     methods = [str(run.config["method"]["name"]) for run in runs]
     data = [run.data for run in runs]
     several = len(set(data)) > 1
     beginnings = [f"{method} on {name}" if several else method for method, name in zip(methods, data, strict=True)]
-    different = {key: values for key, values in different_settings(runs).items() if key not in _NOT_IN_TITLES}
-    found = titles(beginnings, different)
+    different = {key: values for key, values in different_settings(runs).items() if key not in NOT_IN_TITLES}
+    found = titles(beginnings, [run.measured_as(JUDGED)[0] for run in runs], different)
     return [
         title if found.count(title) == 1 else f"{title} ({run.name})" for title, run in zip(found, runs, strict=True)
     ]

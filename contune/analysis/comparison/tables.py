@@ -28,7 +28,10 @@ def accuracies(groups: Sequence[Group]) -> str:
     if JUDGED in shown:
         text += JUDGED_MEANS
     if len(groups) > 1:
-        text += ' Rows are named by what tells them apart; the <a href="#settings">settings</a> have all that differs.'
+        text += (
+            " Rows are named by the method, by what differs between rows of one method, and by data, encoder, epochs, "
+            'batch and views where these differ; the <a href="#settings">settings</a> have all.'
+        )
     return section("accuracy", "Accuracy", lead(text), table, not_alike(groups))
 
 
