@@ -28,7 +28,9 @@ EXPERIMENTS: dict[str, Callable[[], Experiment]] = {
     "fig-k2-digits": tuning.k2_digits,
     "ci": seeds.ci,
     "ci-digits": seeds.digits,
+    "ssl-cifar10": ssl.cifar10,
     "ssl-cifar100": ssl.cifar100,
+    "ssl-imagenet100": ssl.imagenet100,
     "ssl-digits": ssl.digits,
 }
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from contune.experiments.comparison import comparison
 from contune.experiments.dots import dots
 from contune.experiments.outcome import Outcome
-from contune.experiments.plan import Row, check_overrides, meaningful
+from contune.experiments.plan import PAPER, Row, check_overrides, meaningful
 from contune.experiments.table import Table
 from contune.settings import split_assignment
 
@@ -34,7 +34,7 @@ class Experiment:
     def changed(self, overrides: Iterable[str]) -> "Experiment":
         """With a person's settings, which stand above its own; what differs is said under the table.
 
-        What others report is for the settings as they were.
+        The paper's numbers are for the settings as they were.
         """
         given = tuple(overrides)
         rows = tuple(row.yielding(given) for row in self.rows)
@@ -44,10 +44,9 @@ class Experiment:
         if not different:
             return changed
         notes = [*self.notes, f"Settings changed for all runs: {' '.join(different)}{_but(rows, different)}."]
-        if any(row.beside for row in rows):
-            rows = tuple(replace(row, beside={}, beside_half={}) for row in rows)
-            notes.append("What others report is for other settings, and left out.")
-        return replace(changed, rows=rows, notes=tuple(notes))
+        if any(PAPER in row.beside for row in rows):
+            notes.append("The paper's numbers are for other settings, and left out.")
+        return replace(changed, rows=tuple(row.alone() for row in rows), notes=tuple(notes))
 
     def table(self, outcomes: Sequence[Outcome]) -> Table:
         table = self.make_table(self.title, outcomes)

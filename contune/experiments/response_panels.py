@@ -14,7 +14,7 @@ from contune.experiments.style import INK, MUTED, TITLE, WIDTH, quiet
 PANEL, HEAD, FOOT = 2.7, 0.55, 0.6
 """Inches: the height of a panel, of the legend above, and of what is below."""
 PANEL_TITLE = 0.3
-LEFT, RIGHT = (0.085, 0.395), (0.585, 0.395)
+LEFT, RIGHT = (0.095, 0.385), (0.592, 0.388)
 """Where the panels begin and how wide they are, in widths of the figure."""
 Dashes = Literal["-"] | tuple[float, tuple[float, ...]]
 SOLID: Dashes = "-"

@@ -54,7 +54,9 @@ def test_what_others_report_is_for_the_settings_as_they_were() -> None:
     assert paper.notes == ()
     changed = find_experiment("table1").changed(["model.encoder=resnet18"])
     assert not any(row.beside for row in changed.rows)
-    assert changed.notes[-1] == "What others report is for other settings, and left out."
+    assert changed.notes[-1] == "The paper's numbers are for other settings, and left out."
+    longer = find_experiment("ssl-cifar100").changed(["optim.epochs=1000"])
+    assert longer.rows[0].beside == find_experiment("ssl-cifar100").rows[0].beside, "they say which epochs they had"
 
 
 def test_rows_of_one_name_share_their_runs() -> None:
@@ -108,5 +110,5 @@ def test_all_methods_without_labels_are_compared_with_an_untrained_encoder() -> 
 
 
 def test_an_unknown_experiment_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="unknown experiment 'ssl-cifar10'; did you mean ssl-cifar100"):
-        find_experiment("ssl-cifar10")
+    with pytest.raises(UserError, match="unknown experiment 'ssl-cifar'; did you mean ssl-cifar10"):
+        find_experiment("ssl-cifar")
