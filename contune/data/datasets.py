@@ -71,6 +71,7 @@ def load_dataset(
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
         test, val = val, None
+    held_out = tuple(name for name, split in (("test", test), ("val", val)) if split is None)
     if test is None:
         train, test = _hold_out(train, test_fraction, split_seed)
     if val is None:
@@ -87,6 +88,7 @@ def load_dataset(
         mean=traits.mean,
         std=traits.std,
         skipped=skipped,
+        held_out=held_out,
         maybe_labels=splits.maybe_labels,
     )
 

@@ -90,6 +90,8 @@ class Dataset:
     std: tuple[float, ...]
     skipped: tuple[Broken, ...] = ()
     """Images that are left out because they cannot be decoded; always empty where nobody asked to skip them."""
+    held_out: tuple[str, ...] = ()
+    """Which of `test` and `val` are drawn from the training images; the others the set brings."""
     maybe_labels: tuple[str, ...] = ()
     """Columns that may hold the labels, where none is called so."""
 

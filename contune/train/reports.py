@@ -18,6 +18,7 @@ from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.log import read_metrics
 from contune.train.setup import open_setup
+from contune.train.trained_on import check_unseen
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
@@ -92,6 +93,7 @@ def _measure(folder: RunFolder) -> tuple[Measured | None, Sequence[Broken]]:
     images = setup.eval_set()
     if images is None:
         return None, setup.dataset.skipped
+    check_unseen(folder, setup)
     loader = setup.loader(images, "images")
     with progress("features", len(loader), unit="images") as advance:
         backbone = encoder.to(setup.device).backbone

@@ -17,6 +17,7 @@ from contune.models import load_encoder, save_encoder
 from contune.models.classifier import CLASSIFIER_FILE
 from contune.run import RunFolder
 from contune.settings import split_assignment
+from contune.train import trained_on
 from contune.train.device import choose_device, hardware_name
 from contune.train.engine import Engine
 from contune.train.log import read_metrics
@@ -43,6 +44,7 @@ def train(config: Config, folder: RunFolder, make_trainer: MakeTrainer = Trainer
 def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict[str, Any]:
     stopwatch = Stopwatch()
     setup = open_setup(config)
+    trained_on.check_same(folder.path, setup)
     method = build_method(setup)
     loader = setup.loader(setup.dataset.train, "train images")
     test_set = setup.eval_set()
@@ -53,6 +55,7 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     _open(folder, config)
     if distributed.is_main():
         write_skipped(folder.path, setup.dataset.skipped)
+        trained_on.write(folder.path, setup.dataset.train)
     say(describe(setup, method, trainer.engine))
     stopwatch.lap("data")
     trainer.fit()
@@ -134,6 +137,7 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
         raise UserError(
             f"{setup.dataset.name} has no {config.eval.split} split to measure on; {setup.way_to_measure()}"
         )
+    trained_on.check_unseen(folder, setup)
     if setup.dataset.maybe_labels:
         say(f"{setup.dataset.name} has no label column of a usual name; {setup.where_labels_may_be()}")
     encoder.to(setup.device)
