@@ -1,16 +1,21 @@
 """`contune analyze`: the gradient responses of a trained run, on batches of its training data as it saw them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from contune.analysis.gradients.anchor_table import AnchorTable
 from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES, Plan, sweep
+from contune.analysis.gradients.written import Analysis
 from contune.config import Config
+from contune.data import Dataset
 from contune.data.augment import Params
 from contune.data.augment.crops import begin_with_crops, crops_of
+from contune.data.loader import Loader
 from contune.data.seeding import mixed_generator
 from contune.errors import UserError, unknown
 from contune.kernels.problem import Knobs
@@ -38,8 +43,8 @@ def analyze_run(
     k1_values: tuple[float, ...] = K1_VALUES,
     k2_values: tuple[float, ...] = K2_VALUES,
     num_batches: int = NUM_BATCHES,
-) -> dict[str, Any]:
-    """What `gradients.json` holds: `sweep` of the run's embeddings, and what they are embeddings of.
+) -> Analysis:
+    """`sweep` of the run's embeddings, every anchor of them by itself, and what they are embeddings of.
 
     The batches are those that one more epoch would begin with, augmented as in training, through the encoder and
     projector of the newest checkpoint with batch-norm as in training. Whatever the run was trained with, TCL is asked
@@ -58,8 +63,9 @@ def analyze_run(
     knobs = _knobs(method, tuned)
     plan = Plan(knobs.temperature, knobs.k1, knobs.k2, k1_values, k2_values)
     plan.check()
-    found = sweep(_embeddings(setup, method, num_batches), plan)
-    return {
+    anchors = AnchorTable(knobs)
+    found = sweep(_recorded(_embeddings(setup, method, num_batches), anchors), plan)
+    about = {
         "run": str(folder.path),
         "method": trained_with,
         "data": setup.dataset.name,
@@ -69,8 +75,10 @@ def analyze_run(
         "embeddings_per_batch": config.optim.batch_images * len(view_policies(config.augment)),
         "positives": "same label" if method.settings.needs_labels else "views of one image",
         **found,
+        "by_anchor": anchors.spread(),
         "config": config.to_dict(),
     }
+    return Analysis(about, anchors.table())
 
 
 def _check_keys(pairs: list[tuple[str, str]], folder: Path, config: Config) -> None:
@@ -120,19 +128,28 @@ def _knobs(method: PairwiseMethod, tuned: list[tuple[str, str]]) -> Knobs:
     return Knobs(settings.temperature, settings.k1, settings.k2)
 
 
+class _Batch(NamedTuple):
+    """Embeddings of all views of B images, and who these are."""
+
+    z_ND: Tensor
+    groups_N: Tensor
+    names: list[str]
+    labels: list[str | None]
+
+
+def _recorded(batches: Iterable[_Batch], anchors: AnchorTable) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches as `sweep` takes them, each put into the table on its way."""
+    for batch in batches:
+        anchors.add(*batch)
+        yield batch.z_ND, batch.groups_N
+
+
 @torch.no_grad()
-def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Embeddings and groups of as many batches."""
+def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Iterator[_Batch]:
     config, loader = setup.config, setup.loader(setup.dataset.train, "train images")
     batch = local_batch(config, len(loader))
     augmenter = setup.augmenter(view_policies(config.augment))
-
-    def indices() -> Iterator[Tensor]:
-        epoch, found = config.optim.epochs, 0
-        while found < num_batches:
-            rows = epoch_indices(config, len(loader), loader.labels_N, epoch)[: num_batches - found]
-            yield from rows
-            epoch, found = epoch + 1, found + len(rows)
+    indices = list(islice(_rows(config, loader), num_batches))
 
     def drawn(number: int, device: torch.device) -> list[Params]:
         step = config.optim.epochs * (len(loader) // batch) + number
@@ -142,9 +159,24 @@ def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Itera
     if begin_with_crops(augmenter.policies):
         crops = (crops_of(augmenter.policies, drawn(number, torch.device("cpu"))) for number in range(num_batches))
     with progress("analyze", num_batches, unit="batches") as advance:
-        for number, (images_BCHW, labels_B) in enumerate(loader.batches(indices(), crops)):
+        for number, (images_BCHW, labels_B) in enumerate(loader.batches(iter(indices), crops)):
             views = augmenter.apply(images_BCHW, drawn(number, setup.device), setup.view_dtype)
             with setup.autocast():
                 output = method(views, labels_B)
-            yield output.state["z_ND"].float(), output.state["groups_N"]
+            z_ND, groups_N = output.state["z_ND"].float(), output.state["groups_N"]
+            yield _Batch(z_ND, groups_N, *_who(setup.dataset, indices[number]))
             advance(number + 1, "")
+
+
+def _rows(config: Config, loader: Loader) -> Iterator[Tensor]:
+    """Which images each batch has, from the epoch after the last on."""
+    for epoch in count(config.optim.epochs):
+        yield from epoch_indices(config, len(loader), loader.labels_N, epoch)
+
+
+def _who(dataset: Dataset, indices_B: Tensor) -> tuple[list[str], list[str | None]]:
+    """Names and classes of training images."""
+    names = [dataset.train.names[index] for index in indices_B.tolist()]
+    if dataset.train.labels is None:
+        return names, [None] * len(names)
+    return names, [dataset.class_names[label] for label in dataset.train.labels[indices_B.cpu()].tolist()]

@@ -22,13 +22,15 @@ def analyze(
     """Measure how strongly positives pull and negatives push: the paper's gradient responses, TCL beside SupCon.
 
     Takes runs of tcl, supcon and simclr. On the embeddings of any of them it asks what TCL's responses are at
-    method.k1 and method.k2, and at other values of them. Writes gradients.json, .png, .svg and .html.
+    method.k1 and method.k2, and at other values of them. Writes gradients.json, .png, .svg and .html, and with a row
+    for each anchor gradients-anchors.parquet.
 
     Examples: `contune analyze runs/digits` · `contune analyze runs/digits method.k1=4000 method.k2=3` ·
     `contune analyze runs/digits --k1 0,500,5000 --batches 20 --out analysis/`
     """
+    from contune.analysis.gradients.page import TABLE, rows
     from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES
-    from contune.analysis.gradients.written import TABLE, rows, write_analysis
+    from contune.analysis.gradients.written import ANCHORS_FILE, write_analysis
     from contune.analyze import analyze_run
     from contune.console import say, show_table
     from contune.run import RunFolder
@@ -41,5 +43,7 @@ def analyze(
         num_batches=batches,
     )
     folder = write_analysis(out or run, found)
-    show_table(TABLE, rows(found), numbers=TABLE[1:])
-    say(f"\nfigure   {folder}/gradients.png, gradients.svg\npage     {folder}/gradients.html")
+    show_table(TABLE, rows(found.numbers), numbers=TABLE[1:])
+    say(f"\nfigures  {folder}/gradients.png, gradients-anchors.png, both also .svg")
+    say(f"anchors  {folder}/{ANCHORS_FILE}, {found.anchors.num_rows:,} rows")
+    say(f"page     {folder}/gradients.html")

@@ -10,6 +10,7 @@ from contune.errors import UserError
 from contune.experiments.outcome import Outcome, Result
 from contune.experiments.plan import Row
 from contune.run import RunFolder
+from contune.whole_result import gaps
 
 Known = Mapping[str, Result]
 """Results of other places that count as done, by the name of the run folder that each stands for."""
@@ -64,7 +65,7 @@ def read_results(folder: Path) -> list[tuple[Path, Result]]:
             content = json.loads(path.read_text())
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue
-        if isinstance(content, dict) and {"config", "measures", "seed"} <= content.keys():
+        if isinstance(content, dict) and not gaps(content):
             found.append((path, content))
     return found
 

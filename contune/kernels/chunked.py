@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from contune.kernels.block import Block, Side, block_coefficients, block_statistics
+from contune.kernels.lengths import lengths
 from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
 
 BLOCK_ELEMENTS = 2**19
@@ -27,8 +28,8 @@ def prepared(z_ND: Tensor, normalize: bool, knobs: Knobs) -> tuple[Tensor, Tenso
     x_ND = z_ND if z_ND.dtype == torch.float64 else z_ND.float()
     if not normalize:
         return x_ND, None
-    norm_N = torch.linalg.vector_norm(x_ND, dim=1).clamp(min=1e-12)
-    return x_ND / norm_N[:, None], norm_N
+    norm_N1 = lengths(x_ND)
+    return x_ND / norm_N1, norm_N1.squeeze(1)
 
 
 def reduced(stats: Statistics, reduction: str) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,17 @@ people train with. Shapes: R anchors, S splits of the columns, D embedding size.
 import triton
 import triton.language as tl
 
+from contune.kernels import lengths
+
 LOG2_E = tl.constexpr(1.4426950408889634)
+SHORTEST = tl.constexpr(lengths.SHORTEST)
+
+
+@triton.jit
+def divisor(z_RD):
+    """As `lengths` has it."""
+    norm_R = tl.sqrt(tl.sum(z_RD * z_RD, axis=1))
+    return tl.where(norm_R < SHORTEST, float("inf"), norm_R)
 
 
 @triton.jit
@@ -20,7 +30,7 @@ def prepare_kernel(
     inside = (rows[:, None] < num_rows) & (dims[None, :] < D)
     at = rows[:, None].to(tl.int64) * row_stride + dims[None, :] * column_stride
     z_RD = tl.load(z_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    norm_R = tl.maximum(tl.sqrt(tl.sum(z_RD * z_RD, axis=1)), 1e-12)
+    norm_R = divisor(z_RD)
     x_RD = z_RD / norm_R[:, None]
     out = rows[:, None].to(tl.int64) * D + dims[None, :]
     tl.store(x_ptr + out, x_RD.to(x_ptr.dtype.element_ty), mask=inside)

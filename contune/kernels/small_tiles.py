@@ -7,6 +7,7 @@ starting another kernel. Shapes: M anchors of a block, N candidates of a tile, D
 import triton
 import triton.language as tl
 
+from contune.kernels.rows import divisor
 from contune.kernels.tiles import LOG2_E, coefficients
 
 
@@ -17,7 +18,7 @@ def _unit(z_ptr, rows, num_rows, row_stride, column_stride, D: tl.constexpr, BD:
     inside = (rows[:, None] < num_rows) & (dims[None, :] < D)
     z_RD = tl.load(z_ptr + rows[:, None] * row_stride + dims[None, :] * column_stride, mask=inside, other=0.0)
     z_RD = z_RD.to(tl.float32)
-    norm_R = tl.maximum(tl.sqrt(tl.sum(z_RD * z_RD, axis=1)), 1e-12)
+    norm_R = divisor(z_RD)
     return z_RD / norm_R[:, None], norm_R
 
 

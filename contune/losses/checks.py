@@ -3,17 +3,17 @@
 from math import isfinite
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
+from contune.kernels.lengths import lengths
 
 
 def embeddings(z: Tensor, *, normalize: bool) -> Tensor:
     """`z`, checked, in float32 or better, of length 1 when asked."""
     check_embeddings("embeddings", z)
     z_ND = z.to(compute_dtype(z))
-    return F.normalize(z_ND, dim=1) if normalize else z_ND
+    return z_ND / lengths(z_ND) if normalize else z_ND
 
 
 def compute_dtype(z: Tensor) -> torch.dtype:

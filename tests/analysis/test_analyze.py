@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from command_line import Outcome, contune, read_json, train
@@ -15,6 +16,7 @@ from torch import Tensor
 from contune.analysis.gradients import responses
 from contune.analysis.gradients.sweep import Plan, sweep
 from contune.analyze import analyze_run
+from contune.data import load_dataset
 from contune.errors import UserError
 from contune.run import RunFolder
 
@@ -39,13 +41,19 @@ def analysed(place: Path) -> tuple[Outcome, Path]:
 def test_it_writes_numbers_a_drawing_and_a_page(analysed: tuple[Outcome, Path]) -> None:
     outcome, folder = analysed
     assert outcome.code == 0, outcome.err
-    assert {file.name for file in folder.iterdir()} == {f"gradients.{end}" for end in ("json", "png", "svg", "html")}
-    with Image.open(folder / "gradients.png") as image:
-        assert image.width > 1000
-        assert len(image.convert("L").getcolors() or []) > 20
+    assert {file.name for file in folder.iterdir()} == {
+        *(f"gradients.{end}" for end in ("json", "png", "svg", "html")),
+        *(f"gradients-anchors.{end}" for end in ("parquet", "png", "svg")),
+    }
+    for name in ("gradients.png", "gradients-anchors.png"):
+        with Image.open(folder / name) as image:
+            assert image.width > 1000
+            assert len(image.convert("L").getcolors() or []) > 20
     page = Page((folder / "gradients.html").read_text())
     assert "TCL k1=500 k2=1" in " ".join(page.text.split())
     assert "Pull towards a positive" in page.text
+    assert "Response of an anchor from its positives" in page.text
+    assert "P_in: push of a negative" in page.text
     assert not page.all("script")
     assert "nan" not in page.text
     assert all("aria-label" in attributes for attributes in page.all("svg"))
@@ -83,12 +91,52 @@ def test_the_numbers_hang_together(analysed: tuple[Outcome, Path]) -> None:
     assert curve["tcl"][-1] > 1.5 * curve["tcl"][0], "the nearest negatives push most"
 
 
+def test_the_table_of_anchors_averages_to_the_means_of_the_page(analysed: tuple[Outcome, Path]) -> None:
+    outcome, folder = analysed
+    rows = pq.read_table(folder / "gradients-anchors.parquet").to_pylist()
+    assert f"gradients-anchors.parquet, {len(rows)} rows" in outcome.out
+    found = read_json(folder / "gradients.json")
+    batches = [[row for row in rows if row["batch"] == number] for number in range(found["num_batches"])]
+    assert [len(batch) for batch in batches] == [128, 128]
+
+    def mean(name: str, batch: list[dict[str, Any]]) -> float:
+        count = "num_hard_positives" if name.startswith("hard_theorem1") else "num_positives"
+        known = [row for row in batch if row[name] is not None]
+        weights = [row[count] if name.endswith("_share") else 1 for row in known]
+        return float(sum(row[name] * weight for row, weight in zip(known, weights, strict=True)) / sum(weights))
+
+    for loss, before in (("tcl", ""), ("supcon", "supcon_")):
+        names = [name for name in found[loss] if name not in ("k1", "k2")]
+        assert len(names) == {"tcl": 9, "supcon": 7}[loss]
+        for name in names:
+            average = sum(mean(f"{before}{name}", batch) for batch in batches) / len(batches)
+            assert average == pytest.approx(found[loss][name], rel=1e-5), (loss, name)
+    shown = [" ".join(line.split()) for line in outcome.out.splitlines()][2]
+    assert f"{sum(mean('positive_gradient', batch) for batch in batches) / 2:.3g}" in shown
+
+
+@pytest.mark.parametrize(("recipe", "group"), [("digits", "label"), ("digits-simclr", "image")])
+def test_the_table_says_who_each_anchor_is(recipe: str, group: str, place: Path) -> None:
+    """Its counts follow from whose views and of which class the rows say they are."""
+    table = analyze_run(RunFolder(place / recipe), [], k1_values=(), k2_values=(), num_batches=1).anchors.to_pylist()
+    train_set = load_dataset("digits", val_fraction=0.85).train
+    assert train_set.labels is not None
+    classes = {name: str(label) for name, label in zip(train_set.names, train_set.labels.tolist(), strict=True)}
+    assert len({(row["image"], row["view"]) for row in table}) == 128
+    assert {row["view"] for row in table} == {0, 1}
+    for row in table:
+        assert row["label"] == classes[row["image"]]
+        alike = sum(other[group] == row[group] for other in table)
+        assert (row["num_positives"], row["num_negatives"]) == (alike - 1, 128 - alike)
+        assert row["X_ip"] == pytest.approx(1 / row["num_positives"])
+
+
 def test_the_same_command_gives_the_same_files(analysed: tuple[Outcome, Path], place: Path, tmp_path: Path) -> None:
     contune("analyze", place / "digits", *QUICK, "--out", tmp_path / "again")
     for file in analysed[1].iterdir():
         assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes(), file.name
     other = analyze_run(RunFolder(place / "digits"), ["run.seed=1"], num_batches=2)
-    assert other["tcl"] != read_json(analysed[1] / "gradients.json")["tcl"]
+    assert other.numbers["tcl"] != read_json(analysed[1] / "gradients.json")["tcl"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +151,8 @@ def test_the_same_command_gives_the_same_files(analysed: tuple[Outcome, Path], p
 def test_tcl_is_asked_of_other_runs_too(
     recipe: str, arguments: tuple[str, ...], k1: float, k2: float, positives: str, place: Path
 ) -> None:
-    found = analyze_run(RunFolder(place / recipe), list(arguments), k1_values=(0.0,), k2_values=(1.0,), num_batches=1)
+    run = RunFolder(place / recipe)
+    found = analyze_run(run, list(arguments), k1_values=(0.0,), k2_values=(1.0,), num_batches=1).numbers
     assert (found["tcl"]["k1"], found["tcl"]["k2"], found["positives"]) == (k1, k2, positives)
     assert found["temperature"] == {"digits-supcon": 0.1, "digits-simclr": 0.2, "digits": 0.3}[recipe]
     assert found["tcl"]["theorem1_share"] > 0.5
@@ -136,7 +185,10 @@ def test_the_weights_are_the_trained_ones(place: Path, monkeypatch: pytest.Monke
         ("digits", ("method.name=simclr",), "was trained with tcl, so method.name=simclr has no run"),
         ("digits", ("method.projector_dim=64",), "the weights in"),
         ("digits", ("optim.batch_images=9999",), "optim.batch_images=9999 is more than the"),
-        ("digits", ("method.k3=1",), "unknown setting 'method.k3'"),
+        ("digits", ("method.k3=1",), "unknown setting 'method.k3'; did you mean method.k2 or method.k1 or"),
+        ("digits-supcon", ("method.k3=1",), "unknown setting 'method.k3'; did you mean method.k2 or method.k1 or"),
+        ("digits-simclr", ("methd.k1=1",), "unknown setting 'methd.k1'; did you mean method.k1 or method.k2"),
+        ("digits", ("method.name=supcon", "method.variant=in"), "was trained with tcl, so method.name=supcon has no"),
         ("digits-supcon", ("method.k1=-1",), "method.k1 must be 0 or more, got -1.0"),
         ("digits-supcon", ("method.k1=much",), "method.k1 must be a number, got 'much'"),
         ("digits", ("--batches", "0"), "--batches must be 1 or more, got 0"),

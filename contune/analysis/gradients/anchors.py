@@ -61,7 +61,7 @@ class Anchors:
 
     def blocks(self, temperature: float) -> Iterator[Compared]:
         size = max(1, BLOCK_PAIRS // max(1, len(self.y_CD)))
-        for start in range(0, len(self.x_RD), size):
+        for start in range(0, max(1, len(self.x_RD)), size):  # of no anchors, one block without any
             yield self._taken(slice(start, start + size)).compared(temperature)
 
     def compared(self, temperature: float) -> Compared:

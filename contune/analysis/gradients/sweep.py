@@ -9,14 +9,14 @@ from torch import Tensor
 
 from contune.analysis.gradients.anchors import BLOCK_PAIRS, anchors_of, check_knobs
 from contune.analysis.gradients.by_similarity import Profiles
-from contune.analysis.gradients.responses import HARD_SHARE, ratios, split_of, sums_and_counts
+from contune.analysis.gradients.quantities import SUPCON, split_of
+from contune.analysis.gradients.responses import HARD_SHARE, ratios, sums_and_counts
 from contune.errors import UserError
 from contune.kernels.problem import Knobs
 
 K1_VALUES = (0.0, 1.0, 10.0, 100.0, 1000.0, 2000.0, 5000.0, 10000.0, 50000.0)
 """From SupCon's to the value at which the paper's accuracy falls."""
 K2_VALUES = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0)
-SUPCON = "supcon_"
 
 
 class Plan(NamedTuple):

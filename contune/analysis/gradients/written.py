@@ -1,25 +1,36 @@
-"""What an analysis leaves: gradients.json, the drawing, a page, and the rows of its table."""
+"""The files that an analysis leaves."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
+import pyarrow as pa
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
 
-from contune.analysis.gradients.figure import PAGE_COLOURS, STYLE, draw
-from contune.analysis.page import escape, lead, page, section
+from contune.analysis.gradients.anchor_figure import draw_anchors
+from contune.analysis.gradients.figure import draw
+from contune.analysis.gradients.page import analysis_page
+from contune.analysis.gradients.style import PAGE_COLOURS, STYLE
 from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
 from contune.files import unwritable, whole_file, write_whole
 
-TABLE = (
-    "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",
-    "theorem 1 %", "of hard %",
-)  # fmt: skip
+ANCHORS_FILE = "gradients-anchors.parquet"
 DPI = 160
 
 
-def write_analysis(folder: Path, found: dict[str, Any]) -> Path:
+class Analysis(NamedTuple):
+    """What `contune analyze` finds."""
+
+    numbers: dict[str, Any]
+    """What gradients.json holds: means over anchors, and how these are spread."""
+    anchors: pa.Table
+    """A row for each anchor: batch, image, view, label, and the columns that `responses_by_anchor` gives."""
+
+
+def write_analysis(folder: Path, analysis: Analysis) -> Path:
     """Writes all files into `folder`, which is made if need be."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder with --out")
@@ -27,86 +38,22 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(folder / "gradients.json", error) from error
+    found = analysis.numbers
     write_whole(folder / "gradients.json", json.dumps(found, indent=2) + "\n")
-    figure = draw(found)
-    with matplotlib.rc_context(STYLE):
-        write_whole(folder / "gradients.svg", svg_text(figure, transparent=False))
-        with whole_file(folder / "gradients.png") as part:
-            figure.savefig(part, format="png", dpi=DPI)
-        drawing = inline_svg(svg_text(figure), "Gradient responses by similarity, by k1 and by k2", PAGE_COLOURS)
-    write_whole(folder / "gradients.html", _page(found, drawing))
+    with whole_file(folder / ANCHORS_FILE) as part:
+        pq.write_table(analysis.anchors, part)
+    drawing = _write_drawing(draw(found), folder / "gradients", "Gradient responses by similarity, by k1 and by k2")
+    by_anchor = _write_drawing(
+        draw_anchors(found), folder / "gradients-anchors", "Gradient responses of anchors, sorted, and their terms"
+    )
+    write_whole(folder / "gradients.html", analysis_page(found, drawing, by_anchor, ANCHORS_FILE))
     return folder
 
 
-def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """SupCon, TCL as asked, then TCL at the other values of k1 and of k2."""
-    own = found["tcl"]
-    others = [line for line in (*found["by_k1"], *found["by_k2"]) if (line["k1"], line["k2"]) != (own["k1"], own["k2"])]
-    return [_row("SupCon", found["supcon"]), *(_row(_name(line), line) for line in (own, *others))]
-
-
-def _name(line: dict[str, float]) -> str:
-    return f"TCL  k1={line['k1']:g} k2={line['k2']:g}"
-
-
-def _row(title: str, line: dict[str, float]) -> tuple[str, ...]:
-    responses = [line[f"{kind}{sign}_gradient"] for sign in ("positive", "negative") for kind in ("", "hard_", "easy_")]
-    shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share", "hard_theorem1_share")]
-    return (
-        title,
-        *(f"{value:.3g}" for value in responses),
-        *("–" if share is None else f"{100 * share:.1f}" for share in shares),
-    )
-
-
-def _page(found: dict[str, Any], drawing: str) -> str:
-    title = f"{found['method']} on {found['data']}"
-    facts = [
-        f"<strong>{escape(found['encoder'])}</strong> encoder after {found['step']:,} steps",
-        f"{found['num_batches']} batches of {found['embeddings_per_batch']:,} embeddings",
-        f"τ = {found['temperature']:g}",
-        f"positives: {escape(found['positives'])}",
-    ]
-    header = f"""<header>
-<p class="brand">contune <span>gradient responses</span></p>
-<h1>{escape(found["method"])} <span>on</span> {escape(found["data"])}</h1>
-<p class="facts">{" · ".join(facts)}</p>
-</header>"""
-    figure = f'<figure class="drawing">{drawing}</figure>'
-    body = [header, section("figure", "Pull and push", lead(_READING), figure), _table(found)]
-    return page(f"{title}: gradient responses · contune", "\n".join(body))
-
-
-_READING = (
-    "Top: the coefficient of a pair in its anchor’s gradient by the similarity of the pair, below zero where a "
-    "positive is pushed away; in grey how the pairs are spread. Below: the same embeddings with another k1 or k2. "
-    "The dotted line marks the value in question, orange what SupCon gives."
-)
-
-
-def _table(found: dict[str, Any]) -> str:
-    head = "".join(f'<th scope="col"{_right(number)}>{escape(name)}</th>' for number, name in enumerate(TABLE))
-    body = "\n".join(
-        f'<tr><th scope="row">{escape(title)}</th>'
-        + "".join(f'<td class="number-cell">{v}</td>' for v in values)
-        + "</tr>"
-        for title, *values in rows(found)
-    )
-    share = f"{100 * found['hard_share']:g}\u202f%"
-    text = (
-        "Positives: the mean over anchors of the mean of |X − P + Y| over an anchor’s positives (the paper’s "
-        f"equation 16). Negatives: the same of P. Hard positives are the {share} of a batch’s positive pairs with the "
-        "lowest similarity, easy ones those with the highest; with negatives it is the other way round. "
-        "Pushed away: positives whose coefficient has the sign of a negative’s. Theorem 1: positives for which "
-        "TCL’s response is larger than SupCon’s; its proof holds while SupCon still pulls the positive."
-    )
-    table = f"""<div class="scroll"><table class="comparison">
-<thead><tr>{head}</tr></thead>
-<tbody>
-{body}
-</tbody></table></div>"""
-    return section("numbers", "Numbers", lead(text), table)
-
-
-def _right(column: int) -> str:
-    return ' class="number-cell"' if column else ""
+def _write_drawing(figure: Figure, path: Path, description: str) -> str:
+    """As .svg and .png; what comes back is for a page."""
+    with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {path.name}"}):  # no two on a page share a name
+        write_whole(path.with_suffix(".svg"), svg_text(figure, transparent=False))
+        with whole_file(path.with_suffix(".png")) as part:
+            figure.savefig(part, format="png", dpi=DPI)
+        return inline_svg(svg_text(figure), description, PAGE_COLOURS)
