@@ -139,7 +139,7 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
         )
     trained_on.check_unseen(folder, setup)
     if setup.dataset.maybe_labels:
-        again = " and train again, as it decides what is held out" if config.eval.split in setup.dataset.held_out else ""
+        again = " and train again, as labels decide what is held out" * (config.eval.split in setup.dataset.held_out)
         say(f"{setup.dataset.name} has no label column of a usual name; {setup.where_labels_may_be()}{again}")
     encoder.to(setup.device)
     train, test = (
