@@ -72,8 +72,8 @@ def _whose(title: str, key: str, outcomes: Sequence[Outcome]) -> str:
 def _revisions(outcomes: Sequence[Outcome]) -> list[str]:
     """Where not all runs are of one."""
     of = {str(value)[:_FINGERPRINT]: runs for value, runs in _runs_by("git_revision", outcomes).items() if value}
-    named = [f"{value} {_runs(runs, outcomes)}" for value, runs in of.items()]
-    return [f"Runs of several revisions of contune: {'; '.join(named)}."] if len(of) > 1 else []
+    named = [f"{value}: {_runs(runs, outcomes)}" for value, runs in of.items()]
+    return [f"Runs of several revisions of contune. {'. '.join(named)}."] if len(of) > 1 else []
 
 
 def _remarks(outcomes: Sequence[Outcome]) -> list[str]:
@@ -105,7 +105,7 @@ def _runs(runs: Runs, outcomes: Iterable[Outcome]) -> str:
     for title, seeds in runs.items():
         some = f" ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)})" if len(seeds) < seeds_of[title] else ""
         named.append(title + some)
-    return ", ".join(named)
+    return ("; " if any("," in title for title in runs) else ", ").join(named)
 
 
 def _left_out(outcomes: Iterable[Outcome]) -> list[str]:

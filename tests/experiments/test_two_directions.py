@@ -51,7 +51,7 @@ def test_notes_say_where_runs_differ_in_more_than_the_method() -> None:
     short = runs(ONE["SupCon"], 95.0, epochs=3, git_revision="0123456789ab")
     notes = grid("", [short, runs(ONE["TCL"], 96.0, 97.0, git_revision="fedcba987654")]).notes
     assert "Encoder: resnet-mini. Epochs of training: 20; 3 (SupCon, one)." in notes
-    assert "Runs of several revisions of contune: 0123456 SupCon, one; fedcba9 TCL, one." in notes
+    assert "Runs of several revisions of contune. 0123456: SupCon, one. fedcba9: TCL, one." in notes
 
 
 def test_methods_by_data_sets_with_the_papers_beside() -> None:
