@@ -39,7 +39,7 @@ def test_a_run_folder_has_every_file_of_its_contract(run: tuple[Path, str]) -> N
     names = {path.name.partition(".tfevents")[0] for path in folder.iterdir()}
     assert names == {
         "config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html",
-        "classifier.safetensors", "events.out", "trained_on.json",
+        "classifier.safetensors", "events.out", "trained_on.npz",
     }  # fmt: skip
     result = read_json(folder / "result.json")
     assert result["linear_top1"] > 80

@@ -7,6 +7,7 @@ import torch
 
 from contune.analysis.measured import Measured
 from contune.analysis.page import is_page
+from contune.console import say
 from contune.data.broken import Broken
 from contune.data.out_file import check_like
 from contune.errors import UserError
@@ -18,7 +19,7 @@ from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.log import read_metrics
 from contune.train.setup import open_setup
-from contune.train.trained_on import check_unseen
+from contune.train.trained_on import check_measured
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
@@ -40,7 +41,11 @@ def _rewrite(folder: RunFolder, path: Path) -> Path:
 
     result = folder.result()
     assert result is not None
-    measured, skipped = _measure(folder)
+    try:
+        measured, skipped = _measure(folder)
+    except UserError as error:
+        say(f"without a map, confusions and neighbours: {error}")
+        measured, skipped = None, ()
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         write_report(
@@ -93,7 +98,7 @@ def _measure(folder: RunFolder) -> tuple[Measured | None, Sequence[Broken]]:
     images = setup.eval_set()
     if images is None:
         return None, setup.dataset.skipped
-    check_unseen(folder, setup)
+    check_measured(folder, setup)
     loader = setup.loader(images, "images")
     with progress("features", len(loader), unit="images") as advance:
         backbone = encoder.to(setup.device).backbone

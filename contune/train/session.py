@@ -55,7 +55,7 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     _open(folder, config)
     if distributed.is_main():
         write_skipped(folder.path, setup.dataset.skipped)
-        trained_on.write(folder.path, setup.dataset.train)
+        trained_on.write(folder.path, setup)
     say(describe(setup, method, trainer.engine))
     stopwatch.lap("data")
     trainer.fit()

@@ -1,86 +1,123 @@
-"""trained_on.json: which images a run learns from, so that it goes on with no others and none is taken for unseen."""
+"""trained_on.npz: which images a run learnt from and was measured on, so that no other is taken for one of these.
+
+An image is known by the name and size of its file and by its class folder, wherever that lies; in parquet by its row.
+What is inside of it is not looked at, for that would be to read every file once more.
+"""
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
-from contune.config import Config, DataConfig
-from contune.data.imageset import ImageSet
+import numpy as np
+
+from contune.config import DataConfig
+from contune.data.imageset import Dataset, ImageSet
 from contune.errors import UserError
-from contune.files import write_whole
+from contune.files import whole_file
 from contune.run import RunFolder
 from contune.train.setup import Setup
 
-FILE = "trained_on.json"
+FILE = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
-    num: int
-    fingerprint: str
-    """Of their names and labels, wherever their folder lies."""
+    train: np.ndarray
+    """A key for each image, in order, uint64."""
+    measured: np.ndarray
+    total: int
+    """Of all splits: in parquet rows shift when it changes."""
 
 
-def describe(images: ImageSet) -> TrainedOn:
-    names = list(images.names)
-    folder = len(os.path.commonpath((min(names), max(names))))
-    digest = hashlib.sha256("\n".join(name[folder:] for name in names).encode("utf-8", "surrogateescape"))
-    if images.labels is not None:
-        digest.update(images.labels.numpy().tobytes())
-    return TrainedOn(len(names), digest.hexdigest())
+def describe(setup: Setup) -> TrainedOn:
+    measured = setup.eval_set()
+    return TrainedOn(
+        _keys(setup.dataset.train),
+        np.empty(0, np.uint64) if measured is None else _keys(measured),
+        _total(setup.dataset),
+    )
 
 
-def write(folder: Path, images: ImageSet) -> None:
-    write_whole(folder / FILE, json.dumps(describe(images)._asdict(), indent=2) + "\n")
+def write(folder: Path, setup: Setup) -> None:
+    with whole_file(folder / FILE) as part, part.open("wb") as file:
+        np.savez(file, **describe(setup)._asdict())
 
 
 def check_same(folder: Path, setup: Setup) -> None:
-    """Before a run goes on."""
-    then, now = _read(folder), describe(setup.dataset.train)
-    if then is not None and then != now:
+    """Before a run goes on: that it does so with the same images."""
+    then = _read(folder)
+    if then is None:
+        return
+    now = _keys(setup.dataset.train)
+    if not np.array_equal(then.train, now):
+        numbers = f" ({len(then.train):,} images to train on then, {len(now):,} now)" * (len(then.train) != len(now))
         raise UserError(
-            f"{setup.dataset.name} has changed since the run in {folder} was started{_numbers(then, now)}; start "
-            "another one with --out, or put the images back"
+            f"{setup.dataset.name} has changed since the run in {folder} was started{numbers}; start another one with "
+            "--out, or put the images back"
         )
 
 
 def check_unseen(run: RunFolder, setup: Setup) -> None:
-    """Before a run is measured: that what is held out now is not what it was trained on.
+    """Before a run is measured: that what it would be measured on is not what it was trained on.
 
     A fraction is drawn from all images, so with one more of them, or another fraction, it is of others.
     """
-    then = _read(run.path)
-    if (
-        then is None
-        or setup.config.eval.split not in setup.dataset.held_out
-        or not _is_same(run.config(), setup.config)
-    ):
+    then, measured = _read(run.path), setup.eval_set()
+    if then is None or measured is None or _place(run.config().data) != _place(setup.config.data):
         return
-    now = describe(setup.dataset.train)
-    if then != now:
+    name, way = setup.dataset.name, "give others with data.path, or train again"
+    if _is_numbered(measured) and then.total != _total(setup.dataset):
         raise UserError(
-            f"{setup.dataset.name} is not split as it was when {run.path} was trained{_numbers(then, now)}, so images "
-            f"that would be measured now may have been trained on; give others with data.path, or train again"
+            f"{name} has another number of rows than when {run.path} was trained ({then.total:,} then), so which of "
+            f"them it has not seen cannot be told; {way}"
+        )
+    told_apart = np.setdiff1d(then.train, then.measured)  # of two files alike in name and size one may be in each
+    seen = int(np.isin(_keys(measured), told_apart).sum())
+    if seen:
+        raise UserError(
+            f"{seen:,} of the {len(measured):,} images of {name} that would be measured are among those that "
+            f"{run.path} was trained on; {way}"
         )
 
 
-def _is_same(then: Config, now: Config) -> bool:
-    """Whether both take their images from one place."""
-    return _place(then.data) == _place(now.data)
+def check_measured(run: RunFolder, setup: Setup) -> None:
+    """Before more is shown of what a run was measured on: that it is still that."""
+    then, measured = _read(run.path), setup.eval_set()
+    if then is not None and measured is not None and not np.array_equal(then.measured, _keys(measured)):
+        raise UserError(f"the images of {setup.dataset.name} that it was measured on have changed since")
+
+
+def _keys(images: ImageSet) -> np.ndarray:
+    known = os.path.basename if _is_numbered(images) else _known_by
+    return np.fromiter((_key(known(name)) for name in images.names), np.uint64, len(images))
+
+
+def _known_by(path: str) -> str:
+    folder, file = os.path.split(path)
+    return f"{os.path.basename(folder)}/{file}/{os.path.getsize(path)}"
+
+
+def _key(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+
+
+def _is_numbered(images: ImageSet) -> bool:
+    """As in parquet, and not files by their names."""
+    return not os.path.isfile(images.names[0])
+
+
+def _total(dataset: Dataset) -> int:
+    return sum(len(split) for split in (dataset.train, dataset.test, dataset.val) if split is not None)
 
 
 def _place(data: DataConfig) -> str:
     return str(Path(data.path).expanduser().resolve()) if data.name == "images" and data.path else data.name
 
 
-def _numbers(then: TrainedOn, now: TrainedOn) -> str:
-    return f" ({then.num:,} images to train on then, {now.num:,} now)" if then.num != now.num else ""
-
-
 def _read(folder: Path) -> TrainedOn | None:
     """None for runs of before there was this file, and where it cannot be read."""
     try:
-        return TrainedOn(**json.loads((folder / FILE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        with np.load(folder / FILE, allow_pickle=False) as kept:
+            return TrainedOn(kept["train"], kept["measured"], int(kept["total"]))
+    except (OSError, ValueError, KeyError, EOFError):
         return None

@@ -150,7 +150,7 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
     unlabelled = contune("train", "images-ssl", *images)
     assert f"0 classes; {way} data.label_column=kind" in unlabelled.out
     assert f"{way} data.label_column=kind and train again" in contune("eval", tmp_path / "run").out
-    assert "may have been trained on" in contune("eval", tmp_path / "run", "data.label_column=kind").err
+    assert "was trained on; give others" in contune("eval", tmp_path / "run", "data.label_column=kind").err
 
 
 def test_a_class_label_of_any_name_is_found(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_disk_that_really_takes_no_more(tmp_path: Path) -> None:
         f"contune: cannot write to {folder} (checkpoint.pt): File too large; "
         "make room there; what was written before is whole, and the same command goes on with it"
     )
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "metrics.jsonl", "trained_on.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "metrics.jsonl", "trained_on.npz"]
     assert len(read_metrics(folder)) == 1
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 2**20
 
