@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from contune.cli.app import Debug, app
-from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, say_skipped
+from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, check_skipped, say_skipped
 
 
 @app.command()
@@ -37,6 +37,7 @@ def embed(
 
     source = open_source(images)
     check_out(out, images, ending=".parquet")
+    check_skipped(out)
     try:
         with progress("embed", source.num, unit="images") as advance:
             written = write_embeddings(

@@ -20,18 +20,40 @@ Broken_ = Annotated[str, typer.Option("--broken", help="Images that cannot be de
 Workers = Annotated[int | None, typer.Option(help="Images decoded at a time; if not given one for each core.")]
 
 
+def check_skipped(out: Path) -> None:
+    """Before there is anything to list: that the list beside `out` is written over its like only."""
+    from contune.data.out_file import check_like
+
+    check_like(_list_beside(out), _is_list)
+
+
 def say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
-    """How many, and a file beside `out` that lists them."""
-    if not broken:
-        return
+    """How many, and a file beside `out` that lists them; where none is, that of an earlier call goes."""
     import json
 
     from contune.console import say
     from contune.files import write_whole
 
+    if out is not None and not broken:
+        _list_beside(out).unlink(missing_ok=True)
+    if not broken:
+        return
     where = f"such as {broken[0].name!r}, which {broken[0].reason}"
     if out is not None:
-        listed = out.with_suffix(".skipped.json")
+        listed = _list_beside(out)
         write_whole(listed, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
         where += f"; {listed} lists them"
     say(f"left out    {len(broken):,} that cannot be decoded, {where}")
+
+
+def _list_beside(out: Path) -> Path:
+    return out.with_name(f"{out.name}.skipped.json")
+
+
+def _is_list(path: Path) -> bool:
+    import json
+
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return isinstance(content, list) and all(
+        isinstance(one, dict) and {"name", "reason"} == set(one) for one in content
+    )

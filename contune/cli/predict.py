@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contune.cli.app import Debug, app
-from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, say_skipped
+from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, check_skipped, say_skipped
 
 if TYPE_CHECKING:
     from contune.data.broken import Broken
@@ -49,6 +49,7 @@ def predict(
     if out is not None:
         check_out(out, images)
         check_like(out, is_predictions)
+        check_skipped(out)
     parts = classes_of(run, source, batch=batch, device=device, broken=broken, workers=workers)
     to_file = predictions_file(out) if out else nullcontext()
     with progress("predict", source.num, unit="images") as advance, to_file as write:

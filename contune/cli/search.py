@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contune.cli.app import Debug, app
-from contune.cli.images import Device, Run, Workers, say_skipped
+from contune.cli.images import Device, Run, Workers, check_skipped, say_skipped
 
 if TYPE_CHECKING:
     from contune.data.broken import Broken
@@ -43,6 +43,7 @@ def search(
     if out is not None:
         check_out(out, images, query, ending=".html")
         check_like(out, is_page)
+        check_skipped(out)
     num = 0
     skipped: list[Broken] = []
     with progress("search", num_images(images), unit="images") as advance:

@@ -24,7 +24,7 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
 
 
 def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
-    """A file is written over its like, what the same command wrote earlier, and over nothing else."""
+    """A file is written over its like, what we wrote earlier in the same form, and over nothing else."""
     if out.exists() and not _is_like(out, is_like):
         raise UserError(
             f"{out} is there already and is not what this command writes; remove it, or give another file with --out"

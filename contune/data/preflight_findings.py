@@ -71,11 +71,15 @@ def _broken(found: Preflight) -> Iterator[Finding]:
     if reasons:
         most = "; ".join(f"{num:,} {reason}" for reason, num in reasons.most_common(4))
         yield wrong(
-            f"{reasons.total():,} of {total:,} images are broken ({most}); "
+            f"{reasons.total():,} of {total:,} images {'is' if reasons.total() == 1 else 'are'} broken ({most}); "
             "mend or remove them, or train without them by data.broken=skip"
         )
     else:
         yield fine(f"all {total:,} images decode")
+
+
+def _there_are(num: int, noun: str) -> str:
+    return f"{num:,} {noun} is" if num == 1 else f"{num:,} {noun}s are"
 
 
 def _copies(found: Preflight) -> Iterator[Finding]:
@@ -85,19 +89,19 @@ def _copies(found: Preflight) -> Iterator[Finding]:
     if across:
         held = sum(split != "train" for copies in across for split in copies.splits)
         yield wrong(
-            f"{held:,} held-out images are in another split too, such as {across[0].names[-1]!r}; accuracies on them "
-            "say nothing about new images, so remove them from one"
+            f"{_there_are(held, 'held-out image')} in another split too, such as {across[0].names[-1]!r}; accuracies "
+            "on them say nothing about new images, so remove them from one"
         )
     if disputed:
         yield wrong(
-            f"{len(disputed):,} pictures are in several classes, such as {disputed[0].names[0]!r} and "
+            f"{_there_are(len(disputed), 'picture')} in several classes, such as {disputed[0].names[0]!r} and "
             f"{disputed[0].names[1]!r}; decide which is right"
         )
     if inside:
         surplus = sum(len(copies.names) - len(set(copies.splits)) for copies in inside)
         yield advice(
-            f"{surplus:,} images are copies of another in their split, such as {inside[0].names[1]!r}; where a test "
-            "set is held out of it, the two may fall on both sides"
+            f"{_there_are(surplus, 'image')} like another in the same split to the pixel, such as "
+            f"{inside[0].names[1]!r}; where a test set is held out of it, the two may fall on both sides"
         )
     if not found.copies:
         yield fine("no picture is there twice")

@@ -7,7 +7,6 @@ import torch
 
 from contune.analysis.measured import Measured
 from contune.analysis.page import is_page
-from contune.console import say
 from contune.data.broken import Broken
 from contune.data.out_file import check_like
 from contune.errors import UserError
@@ -41,11 +40,7 @@ def _rewrite(folder: RunFolder, path: Path) -> Path:
 
     result = folder.result()
     assert result is not None
-    try:
-        measured, skipped = _measure(folder)
-    except UserError as error:
-        say(f"without a map, confusions and neighbours: {error}")
-        measured, skipped = None, ()
+    measured, skipped = _measure(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part:
         write_report(

@@ -84,7 +84,10 @@ def check_measured(run: RunFolder, setup: Setup) -> None:
     """Before more is shown of what a run was measured on: that it is still that."""
     then, measured = _read(run.path), setup.eval_set()
     if then is not None and measured is not None and not np.array_equal(then.measured, _keys(measured)):
-        raise UserError(f"the images of {setup.dataset.name} that it was measured on have changed since")
+        raise UserError(
+            f"the images of {setup.dataset.name} that {run.path} was measured on have changed since, and what is shown "
+            "of them would not belong to its numbers; put them back"
+        )
 
 
 def _keys(images: ImageSet) -> np.ndarray:

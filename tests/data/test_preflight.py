@@ -55,8 +55,8 @@ def test_copies_inside_a_split_and_under_two_labels(tmp_path: Path) -> None:
     for name in ("class0/copy.png", "class1/copy.png"):
         (train / name).write_bytes((train / "class0" / "1.png").read_bytes())
     text = marks(preflight(str(tmp_path)))
-    assert "✗ 1 pictures are in several classes, such as " in text
-    assert "! 2 images are copies of another in their split" in text
+    assert "✗ 1 picture is in several classes, such as " in text
+    assert "! 2 images are like another in the same split to the pixel" in text
     assert "held-out" not in text
 
 

@@ -232,7 +232,7 @@ def test_broken_images_are_left_out_and_listed_or_stop_it(run: Path, tmp_path: P
     outcome = contune("embed", run, photos, "--out", out)
     assert outcome.code == 0
     assert "1 that cannot be decoded, such as " in outcome.out
-    assert json.loads((tmp_path / "x.skipped.json").read_text()) == [
+    assert json.loads((tmp_path / "x.parquet.skipped.json").read_text()) == [
         {"name": str(photos / "dog" / "001.png"), "reason": "is not an image in a known format"}
     ]
     numbers = [number for number in in_order(6) if number != 1]

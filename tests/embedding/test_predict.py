@@ -175,3 +175,20 @@ def test_broken_images_are_left_out(run: Path, tmp_path: Path) -> None:
     assert outcome.code == 0
     assert "1 that cannot be decoded" in outcome.out
     assert len(json.loads((tmp_path / "p.json").read_text())) == 2
+
+
+def test_the_list_of_what_was_left_out_is_of_this_call(run: Path, photos: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "1.png").write_text("text")
+    (broken / "2.png").write_bytes(next(photos.rglob("*.png")).read_bytes())
+    out, listed = tmp_path / "classes.csv", tmp_path / "classes.csv.skipped.json"
+    assert contune("predict", run, broken, "--out", out).code == 0
+    assert [one["name"] for one in json.loads(listed.read_text())] == [str(broken / "1.png")]
+    assert contune("predict", run, photos, "--out", out).code == 0
+    assert not listed.exists(), "nothing was left out"
+    listed.write_text('{"mine": 1}')
+    refused = contune("predict", run, broken, "--out", out)
+    assert refused.code == 2
+    assert f"{listed} is there already and is not what this command writes" in refused.err
+    assert listed.read_text() == '{"mine": 1}'

@@ -99,7 +99,7 @@ def test_broken_images_are_counted_out_and_listed(run: Path, tmp_path: Path) -> 
         assert outcome.code == 0, outcome.err
     assert "1 that cannot be decoded, such as " in outcome.out
     assert "The most similar of 8 images" in (tmp_path / "page.html").read_text()
-    assert [one["name"] for one in json.loads((tmp_path / "page.skipped.json").read_text())] == [
+    assert [one["name"] for one in json.loads((tmp_path / "page.html.skipped.json").read_text())] == [
         str(photos / "dog" / "001.png")
     ]
 

@@ -72,7 +72,7 @@ def _column(values_R: Tensor) -> pa.Array:
 
 
 def _quantiles(values_R: np.ndarray, shares_Q: np.ndarray) -> list[float]:
-    """None where no anchor has such pairs."""
+    """Empty where no anchor has such pairs."""
     known_R = values_R[~np.isnan(values_R)].astype(np.float64)
     return [float(value) for value in np.quantile(known_R, shares_Q)] if len(known_R) else []
 

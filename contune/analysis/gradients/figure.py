@@ -3,10 +3,11 @@
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.analysis.gradients.style import (
     BLUE,
@@ -21,6 +22,7 @@ from contune.analysis.gradients.style import (
     legend,
     quiet,
 )
+from contune.analysis.wording import plural
 
 KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))
 
@@ -43,8 +45,9 @@ def draw(found: dict[str, Any]) -> Figure:
 def title_of(found: dict[str, Any]) -> str:
     tcl = found["tcl"]
     return (
-        f"{found['method']} on {found['data']}, step {found['step']:,}: {found['num_batches']} batches of "
-        f"{found['embeddings_per_batch']} embeddings, τ = {found['temperature']:g}; "
+        f"{found['method']} on {found['data']}, step {found['step']:,}: "
+        f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']} embeddings, "
+        f"τ = {found['temperature']:g}; "
         f"TCL at k1 = {tcl['k1']:g}, k2 = {tcl['k2']:g}"
     )
 
@@ -65,9 +68,10 @@ def _by_similarity(axes: Axes, found: dict[str, Any], sign: str) -> None:
         )
     if sign == "positive":
         axes.axhline(0, color=MUTED, linewidth=0.8)
-    handles = [handle(colour, "-", marker, NAMES[name]) for name, colour, marker, _ in LOSSES]
-    handles.append(Line2D([], [], color=LINE, linewidth=6, label="how many pairs"))
+    handles: list[Artist] = [handle(colour, "-", marker, NAMES[name]) for name, colour, marker, _ in LOSSES]
+    handles.append(Patch(facecolor=LINE, edgecolor=MUTED, linewidth=0.6, label="how many pairs"))
     legend(axes, handles)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _by_knob(axes: Axes, found: dict[str, Any], sign: str, knob: str) -> None:

@@ -38,7 +38,7 @@ def analysis_page(found: dict[str, Any], drawing: str, drawing_by_anchor: str, t
     title = f"{found['method']} on {found['data']}"
     facts = [
         f"<strong>{escape(found['encoder'])}</strong> encoder after {found['step']:,} steps",
-        f"{found['num_batches']} batches of {found['embeddings_per_batch']:,} embeddings",
+        f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']:,} embeddings",
         f"τ = {found['temperature']:g}",
         f"positives: {escape(found['positives'])}",
     ]

@@ -1,7 +1,9 @@
 """How the drawings of an analysis look: colours of the page's, quiet axes, TCL and SupCon told apart in three ways."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -41,5 +43,5 @@ def handle(colour: str, dashes: Dashes, marker: str, label: str) -> Line2D:
     return Line2D([], [], color=colour, linestyle=dashes, marker=marker, markersize=4, label=label)
 
 
-def legend(axes: Axes, handles: list[Line2D]) -> None:
+def legend(axes: Axes, handles: Sequence[Artist]) -> None:
     axes.legend(handles=handles, frameon=False, fontsize=8.5, labelcolor=INK, loc="best", handlelength=2.2)
