@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from contune.cli.app import Debug, app
+from contune.cli.images import LabelColumn
 
 MOST_SHOWN = 20
 
@@ -14,7 +15,7 @@ MOST_SHOWN = 20
 def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder of images, or parquet.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="A JSON file for all that was found.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="Of a parquet, where its name is unusual.")] = None,
+    label_column: LabelColumn = None,
     workers: Annotated[int | None, typer.Option(help="Images decoded at a time; one for each core.")] = None,
     debug: Debug = False,
 ) -> None:

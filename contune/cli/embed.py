@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from contune.cli.app import Debug, app
-from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, check_skipped, say_skipped
+from contune.cli.images import Batch, Broken_, Device, Images, LabelColumn, Run, Workers, check_skipped, say_skipped
 
 
 @app.command()
@@ -19,6 +19,7 @@ def embed(
     device: Device = "auto",
     broken: Broken_ = "skip",
     workers: Workers = None,
+    label_column: LabelColumn = None,
     debug: Debug = False,
 ) -> None:
     """Write the embedding of every image to a parquet file.
@@ -35,7 +36,7 @@ def embed(
     from contune.embedding.table import write_embeddings
     from contune.progress import progress
 
-    source = open_source(images)
+    source = open_source(images, label_column)
     check_out(out, images, ending=".parquet")
     check_skipped(out)
     try:

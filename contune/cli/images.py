@@ -17,6 +17,7 @@ Images = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda.")]
 Batch = Annotated[int, typer.Option(help="Images that the encoder takes at a time.")]
 Broken_ = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Of a parquet, where its name is unusual.")]
 Workers = Annotated[int | None, typer.Option(help="Images decoded at a time; if not given one for each core.")]
 
 

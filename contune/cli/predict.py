@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contune.cli.app import Debug, app
-from contune.cli.images import Batch, Broken_, Device, Images, Run, Workers, check_skipped, say_skipped
+from contune.cli.images import Batch, Broken_, Device, Images, LabelColumn, Run, Workers, check_skipped, say_skipped
 
 if TYPE_CHECKING:
     from contune.data.broken import Broken
@@ -23,6 +23,7 @@ def predict(
     device: Device = "auto",
     broken: Broken_ = "skip",
     workers: Workers = None,
+    label_column: LabelColumn = None,
     debug: Debug = False,
 ) -> None:
     """Name the class of every image, with the probability of each class.
@@ -45,7 +46,7 @@ def predict(
     shown: list[tuple[str, str, str]] = []
     counts: Counter[str] = Counter()
     skipped: list[Broken] = []
-    source = open_source(images)
+    source = open_source(images, label_column)
     if out is not None:
         check_out(out, images)
         check_like(out, is_predictions)

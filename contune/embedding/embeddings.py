@@ -56,6 +56,7 @@ def embed(
     broken: str = "skip",
     workers: int | None = None,
     start: int = 0,
+    label_column: str | None = None,
 ) -> Iterator[Embedded]:
     """The embeddings of a folder, an image or parquet, a batch at a time, by the encoder of a run.
 
@@ -65,14 +66,16 @@ def embed(
     `run` is its folder, or what `contune.load_encoder` gave, which goes to the device and keeps its mode. `images` may
     be a list of paths or pictures (PIL) too. They are prepared as the encoder was trained. One that cannot be decoded
     is listed in `broken` of its batch, or stops it all with broken="stop". `workers` decode at a time; None: one for
-    each core. `start` leaves out the first images, in the order of their names.
+    each core. `start` leaves out the first images, in the order of their names. `label_column` is for parquet whose
+    labels have an unusual name.
     """
     if broken not in POLICIES:
         raise unknown("way with broken images", broken, POLICIES)
     if batch < 1:
         raise UserError(f"a batch of {batch} images is empty; take 1 or more")
     encoder = load_encoder(run) if not isinstance(run, ImageEncoder) else run
-    return _embedded(encoder, open_source(images), batch, _device(device), broken == "stop", workers, start)
+    source = open_source(images, label_column)
+    return _embedded(encoder, source, batch, _device(device), broken == "stop", workers, start)
 
 
 def _embedded(

@@ -24,10 +24,12 @@ BUFFER_BYTES = 2**20
 class ParquetSource:
     shards: Sequence[str]
     counts: Sequence[int]
+    label_column: str | None = None
+    """None: the first of a usual name."""
 
     @classmethod
-    def open(cls, shards: Sequence[str]) -> "ParquetSource":
-        return cls(shards, [_open(shard).metadata.num_rows for shard in shards])
+    def open(cls, shards: Sequence[str], label_column: str | None = None) -> "ParquetSource":
+        return cls(shards, [_num_rows(shard, label_column) for shard in shards], label_column)
 
     @property
     def num(self) -> int:
@@ -36,12 +38,20 @@ class ParquetSource:
     def images(self, start: int) -> Iterator[Item]:
         for shard, count in zip(self.shards, self.counts, strict=True):
             if start < count:
-                yield from _rows(shard, start)
+                yield from _rows(shard, start, self.label_column)
             start = max(0, start - count)
 
     def identity(self) -> str:
         parts = [(shard, count, os.path.getsize(shard)) for shard, count in zip(self.shards, self.counts, strict=True)]
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        known = parts if self.label_column is None else (parts, self.label_column)
+        return hashlib.sha256(repr(known).encode()).hexdigest()
+
+
+def _num_rows(shard: str, label_column: str | None) -> int:
+    """Of a shard that has such a column."""
+    file = _open(shard)
+    label_column_of(file.schema_arrow, label_column, shard)
+    return int(file.metadata.num_rows)
 
 
 def row_item(shard: str, row: int) -> Item | None:
@@ -49,10 +59,10 @@ def row_item(shard: str, row: int) -> Item | None:
     return next(_rows(shard, row), None)
 
 
-def _rows(shard: str, start: int) -> Iterator[Item]:
+def _rows(shard: str, start: int, label_column: str | None = None) -> Iterator[Item]:
     file = _open(shard)
     schema = file.schema_arrow
-    column, label = image_column(schema, shard), label_column_of(schema, None, shard)
+    column, label = image_column(schema, shard), label_column_of(schema, label_column, shard)
     is_struct = pa.types.is_struct(schema.field(column).type)
     wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
     class_names = names_in_metadata(schema, label)

@@ -44,6 +44,7 @@ def predict(
     device: str = "auto",
     broken: str = "skip",
     workers: int | None = None,
+    label_column: str | None = None,
 ) -> Iterator[Predicted]:
     """The classes of a folder, a file or parquet, a batch at a time.
 
@@ -61,7 +62,9 @@ def predict(
         )
 
     def predicted() -> Iterator[Predicted]:
-        for part in embed(encoder, images, batch=batch, device=device, broken=broken, workers=workers):
+        for part in embed(
+            encoder, images, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
+        ):
             yield Predicted(
                 paths=part.paths,
                 labels=part.labels,

@@ -76,9 +76,12 @@ Or what `open_source` made.
 """
 
 
-def open_source(images: Images) -> Source:
+def open_source(images: Images, label_column: str | None = None) -> Source:
+    """`label_column` is for parquet, where its name is unusual."""
     if isinstance(images, str | Path):
-        return _open_path(images)
+        return _open_path(images, label_column)
+    if label_column is not None:
+        raise UserError(f"a label column, {label_column!r}, is for the path of parquet; leave it out")
     if isinstance(images, Source):
         return images
     if isinstance(images, Sequence):
@@ -89,14 +92,16 @@ def open_source(images: Images) -> Source:
     )
 
 
-def _open_path(images: str | Path) -> Source:
+def _open_path(images: str | Path, label_column: str | None) -> Source:
     path = Path(images).expanduser()
     try:
         if not os.path.lexists(path):
             raise UserError(f"there is no file or folder at {str(images)!r}; give images, a folder of them or parquet")
         shards = find_shards(path)
         if shards:
-            return _with_rows(ParquetSource.open(shards), images)
+            return _with_rows(ParquetSource.open(shards, label_column), images)
+        if label_column is not None:
+            raise UserError(f"a label column is for parquet, and {str(images)!r} is none; leave it out")
         if not path.is_dir():
             return ListSource([path])
         paths = visible_files(path, IMAGE_SUFFIXES)

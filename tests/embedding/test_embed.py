@@ -348,3 +348,19 @@ def test_features_that_are_not_finite_are_a_sentence(photos: Path, tmp_path: Pat
     next(encoder.parameters()).data.fill_(float("nan"))
     with pytest.raises(UserError, match=r"features of '.*000\.png' are not finite"):
         list(library.embed(encoder, photos))
+
+
+def test_labels_of_parquet_by_an_unusual_name(run: Path, photos: Path, tmp_path: Path) -> None:
+    images = [{"bytes": png(number)} for number in range(3)]
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image": images, "kind": ["b", "a", "b"]}), path)
+    (part,) = library.embed(run, path)
+    assert part.labels == [None] * 3
+    (part,) = library.embed(run, path, label_column="kind")
+    assert part.labels == ["b", "a", "b"]
+    assert contune("embed", run, path, "--label-column", "kind", "--out", tmp_path / "e.parquet").code == 0
+    assert pq.read_table(tmp_path / "e.parquet")["label"].to_pylist() == ["b", "a", "b"]
+    with pytest.raises(UserError, match=r"unknown label column of '.*x.parquet' 'breed'"):
+        library.embed(run, path, label_column="breed")
+    with pytest.raises(UserError, match=r"a label column is for parquet, and '.*' is none"):
+        library.embed(run, photos, label_column="kind")
