@@ -23,38 +23,28 @@ Workers = Annotated[int | None, typer.Option(help="Images decoded at a time; if 
 
 def check_skipped(out: Path) -> None:
     """Before there is anything to list: that the list beside `out` is written over its like only."""
+    from contune.data.broken_list import is_list
     from contune.data.out_file import check_like
 
-    check_like(_list_beside(out), _is_list)
+    check_like(_list_beside(out), is_list)
 
 
 def say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     """How many, and a file beside `out` that lists them; where none is, that of an earlier call goes."""
-    import json
-
     from contune.console import say
-    from contune.files import write_whole
+    from contune.data.broken_list import write_list
 
-    if out is not None and not broken:
-        _list_beside(out).unlink(missing_ok=True)
+    listed = None if out is None else _list_beside(out)
     if not broken:
+        if listed is not None:
+            listed.unlink(missing_ok=True)
         return
     where = f"such as {broken[0].name!r}, which {broken[0].reason}"
-    if out is not None:
-        listed = _list_beside(out)
-        write_whole(listed, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
+    if listed is not None:
+        write_list(listed, broken)
         where += f"; {listed} lists them"
     say(f"left out    {len(broken):,} that cannot be decoded, {where}")
 
 
 def _list_beside(out: Path) -> Path:
     return out.with_name(f"{out.name}.skipped.json")
-
-
-def _is_list(path: Path) -> bool:
-    import json
-
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return isinstance(content, list) and all(
-        isinstance(one, dict) and {"name", "reason"} == set(one) for one in content
-    )

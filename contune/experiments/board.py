@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib
 
+from contune.analysis.colours import PAGE_COLOURS
 from contune.analysis.page import escape, page
 from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
@@ -15,7 +16,7 @@ from contune.experiments.facts import values_of
 from contune.experiments.gather import Known, from_folder
 from contune.experiments.outcome import Outcome
 from contune.experiments.plan import jobs
-from contune.experiments.style import PAGE_COLOURS, STYLE
+from contune.experiments.style import STYLE
 from contune.experiments.table import Table, to_html, to_latex, to_markdown
 from contune.files import whole_file, write_whole
 from contune.run import RunFolder

@@ -8,20 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
 from contune.experiments.outcome import Outcome
-from contune.experiments.style import (
-    BLUE,
-    INK,
-    LINE,
-    MUTED,
-    ORANGE,
-    STYLE,
-    TITLE,
-    WIDTH,
-    marker_size,
-    quiet,
-    title_and_legend,
-)
+from contune.experiments.style import STYLE, TITLE, WIDTH, marker_size, quiet, title_and_legend
 
 ROW_HEIGHT, HEAD, FOOT = 0.36, 0.7, 0.55
 """Inches; the head is the legend and the names of columns."""

@@ -46,7 +46,7 @@ class Experiment:
         notes = [*self.notes, f"Settings changed for all runs: {' '.join(different)}{_but(rows, different)}."]
         if any(PAPER in row.beside for row in rows):
             notes.append("The paper's numbers are for other settings, and left out.")
-        return replace(changed, rows=tuple(row.alone() for row in rows), notes=tuple(notes))
+        return replace(changed, rows=tuple(row.without_paper() for row in rows), notes=tuple(notes))
 
     def table(self, outcomes: Sequence[Outcome]) -> Table:
         table = self.make_table(self.title, outcomes)

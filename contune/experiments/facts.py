@@ -9,8 +9,7 @@ from contune.experiments.outcome import FAST, KNN, LINEAR, TOP1, Outcome, Result
 
 NOTHING = "–"
 _TITLES = {LINEAR: "linear", FAST: "fast probe", KNN: "kNN"}
-_FINGERPRINT = 7
-"""Characters of a revision that are shown."""
+_REVISION_LENGTH = 7
 
 
 def notes(outcomes: Sequence[Outcome], measures: Sequence[str]) -> list[str]:
@@ -71,7 +70,7 @@ def _whose(title: str, key: str, outcomes: Sequence[Outcome]) -> str:
 
 def _revisions(outcomes: Sequence[Outcome]) -> list[str]:
     """Where not all runs are of one."""
-    of = {str(value)[:_FINGERPRINT]: runs for value, runs in _runs_by("git_revision", outcomes).items() if value}
+    of = {str(value)[:_REVISION_LENGTH]: runs for value, runs in _runs_by("git_revision", outcomes).items() if value}
     named = [f"{value}: {_runs(runs, outcomes)}" for value, runs in of.items()]
     return [f"Runs of several revisions of contune. {'. '.join(named)}."] if len(of) > 1 else []
 

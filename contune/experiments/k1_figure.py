@@ -6,6 +6,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from contune.analysis.colours import INK, LINE, MUTED
 from contune.experiments.curve import curve
 from contune.experiments.grid import reported
 from contune.experiments.outcome import TOP1, Outcome
@@ -18,25 +19,12 @@ from contune.experiments.response_panels import (
     RIGHT,
     draw,
     dress_curves,
+    head_panel,
     line,
-    name,
     two_panels,
 )
 from contune.experiments.responses import POSITIVE
-from contune.experiments.style import (
-    INK,
-    LINE,
-    MUTED,
-    STYLE,
-    SUPCON,
-    TCL,
-    Mark,
-    limits,
-    papers,
-    put,
-    quiet,
-    title_and_legend,
-)
+from contune.experiments.style import STYLE, SUPCON, TCL, Mark, limits, papers, put, quiet, title_and_legend
 
 ACCURACY = 2.0
 """Inches: the height of the panel below."""
@@ -72,8 +60,8 @@ def k1_figure(title: str, outcomes: Sequence[Outcome]) -> Figure:
         dress_curves(left, "mean gradient from positives")
         dress_curves(right, f"more than {SUPCON}'s, %", from_zero=False)
         right.axhline(0, color=INK, linewidth=1.4, linestyle=DASHED, zorder=1)
-        name(left, "in each run")
-        name(right, "the same, on the same batches")
+        head_panel(left, "in each run")
+        head_panel(right, "the same, on the same batches")
         _accuracies(accuracy, tuned, supcon)
         title_and_legend(figure, title, handles, rows=rows)
     return figure

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
+from contune.analysis.colours import BLUE, MUTED, ORANGE
 from contune.experiments.outcome import Outcome
-from contune.experiments.response_panels import DASHED, DOTTED, draw, dress_curves, line, name, two_panels
+from contune.experiments.response_panels import DASHED, DOTTED, draw, dress_curves, head_panel, line, two_panels
 from contune.experiments.responses import NEGATIVE
-from contune.experiments.style import BLUE, MUTED, ORANGE, STYLE, SUPCON, TCL, title_and_legend
+from contune.experiments.style import STYLE, SUPCON, TCL, title_and_legend
 
 
 def k2_figure(title: str, outcomes: Sequence[Outcome]) -> Figure:
@@ -23,7 +24,7 @@ def k2_figure(title: str, outcomes: Sequence[Outcome]) -> Figure:
                 draw(axes, other, NEGATIVE, colour=ORANGE, dashes=DASHED)
             draw(axes, outcome, f"supcon_{NEGATIVE}", colour=MUTED, dashes=DOTTED)
             dress_curves(axes, "mean gradient from negatives")
-            name(axes, outcome.row.title)
+            head_panel(axes, outcome.row.title)
         top = max(axes.get_ylim()[1] for axes in panels)
         for axes in panels:
             axes.set_ylim(0, top)

@@ -55,7 +55,7 @@ class Row:
         keys = _keys(given)
         return replace(self, adapted=tuple(text for text in self.adapted if split_assignment(text)[0] not in keys))
 
-    def alone(self) -> "Row":
+    def without_paper(self) -> "Row":
         """Without the number that stands beside it in the paper; those that say which settings they have stay."""
         others = {whose: number for whose, number in self.beside.items() if whose != PAPER}
         return replace(self, beside=others, beside_half={})

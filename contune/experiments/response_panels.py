@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from contune.analysis.colours import INK, MUTED
 from contune.experiments.curve import curve
 from contune.experiments.outcome import Outcome
-from contune.experiments.style import INK, MUTED, TITLE, WIDTH, quiet
+from contune.experiments.style import TITLE, WIDTH, quiet
 
 PANEL, HEAD, FOOT = 2.7, 0.55, 0.6
 """Inches: the height of a panel, of the legend above, and of what is below."""
@@ -38,7 +39,7 @@ def draw(axes: Axes, outcome: Outcome, key: str, *, colour: str, dashes: Dashes 
         axes.plot(found.epochs, found.values, linewidth=1.8, color=colour, linestyle=dashes)
 
 
-def name(axes: Axes, title: str) -> None:
+def head_panel(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=10, color=INK)
 
 

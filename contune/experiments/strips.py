@@ -8,13 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from contune.analysis.colours import INK, LINE, MUTED
 from contune.experiments.outcome import TOP1, Outcome
 from contune.experiments.plan import PAPER
 from contune.experiments.style import (
-    INK,
-    LINE,
     MARKS,
-    MUTED,
     STYLE,
     TITLE,
     WIDTH,

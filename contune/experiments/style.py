@@ -7,17 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-INK, MUTED, LINE = "#22252b", "#676d78", "#e4e2dc"
-BLUE, ORANGE = "#2f6f8f", "#c8551b"
-"""Apart in lightness and for every kind of colour vision; their marks differ too."""
-PAGE_COLOURS = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    LINE: "var(--line)",
-    BLUE: "var(--accent)",
-    ORANGE: "var(--warm)",
-}
-"""In a page, which has a dark form."""
+from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",

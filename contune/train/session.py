@@ -139,7 +139,8 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
         )
     trained_on.check_unseen(folder, setup)
     if setup.dataset.maybe_labels:
-        again = " and train again, as labels decide what is held out" * (config.eval.split in setup.dataset.held_out)
+        is_drawn = config.eval.split in setup.dataset.held_out
+        again = " and train again, as labels decide what is held out" if is_drawn else ""
         say(f"{setup.dataset.name} has no label column of a usual name; {setup.where_labels_may_be()}{again}")
     encoder.to(setup.device)
     train, test = (

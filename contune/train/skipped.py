@@ -1,13 +1,12 @@
 """skipped.json: the images that a run was trained without, and why."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from contune.data.broken import Broken, BrokenImageError
+from contune.data.broken_list import write_list
 from contune.errors import UserError
-from contune.files import write_whole
 
 SKIPPED_FILE = "skipped.json"
 
@@ -15,7 +14,7 @@ SKIPPED_FILE = "skipped.json"
 def write_skipped(folder: Path, skipped: Sequence[Broken]) -> None:
     """Nothing where nothing was skipped."""
     if skipped:
-        write_whole(folder / SKIPPED_FILE, json.dumps([broken._asdict() for broken in skipped], indent=2) + "\n")
+        write_list(folder / SKIPPED_FILE, skipped)
 
 
 @contextmanager

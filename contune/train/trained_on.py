@@ -50,10 +50,9 @@ def check_same(folder: Path, setup: Setup) -> None:
         return
     now = _keys(setup.dataset.train)
     if not np.array_equal(then.train, now):
-        numbers = f" ({len(then.train):,} images to train on then, {len(now):,} now)" * (len(then.train) != len(now))
         raise UserError(
-            f"{setup.dataset.name} has changed since the run in {folder} was started{numbers}; start another one with "
-            "--out, or put the images back"
+            f"{setup.dataset.name} has changed since the run in {folder} was started ({len(then.train):,} images to "
+            f"train on then, {len(now):,} now); start another one with --out, or put the images back"
         )
 
 

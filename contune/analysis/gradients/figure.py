@@ -9,19 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from contune.analysis.gradients.style import (
-    BLUE,
-    LINE,
-    LOSSES,
-    MUTED,
-    NAMES,
-    ORANGE,
-    STYLE,
-    Dashes,
-    handle,
-    legend,
-    quiet,
-)
+from contune.analysis.colours import BLUE, LINE, MUTED, ORANGE
+from contune.analysis.gradients.style import LOSSES, NAMES, STYLE, Dashes, handle, legend, quiet
 from contune.analysis.wording import plural
 
 KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))

@@ -1,4 +1,4 @@
-"""How the drawings of an analysis look: colours of the page's, quiet axes, TCL and SupCon told apart in three ways."""
+"""How the drawings of an analysis look: quiet axes, TCL and SupCon told apart in three ways."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -8,16 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-INK, MUTED, LINE, BLUE, ORANGE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#2f6f8f", "#c8551b", "#ffffff"
-PAGE_COLOURS = {
-    INK: "var(--ink)",
-    MUTED: "var(--muted)",
-    LINE: "var(--line)",
-    BLUE: "var(--accent)",
-    ORANGE: "var(--warm)",
-    PAPER: "var(--card)",
-}
-"""In a page, which has a dark form. TCL and SupCon differ in lightness and in their marks too."""
+from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
+
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "contune gradients", "font.family": "sans-serif", "font.size": 10,
     "text.color": INK, "axes.labelcolor": MUTED, "path.simplify": False,

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
+from contune.analysis.colours import PAGE_COLOURS
 from contune.analysis.gradients.anchor_figure import draw_anchors
 from contune.analysis.gradients.figure import draw
 from contune.analysis.gradients.page import analysis_page
-from contune.analysis.gradients.style import PAGE_COLOURS, STYLE
+from contune.analysis.gradients.style import STYLE
 from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
 from contune.files import unwritable, whole_file, write_whole
