@@ -9,7 +9,6 @@ from PIL import Image
 from contune.experiments import Experiment
 from contune.experiments.outcome import Outcome
 from contune.experiments.place import about
-from contune.experiments.repeated import repeated, verdicts
 from contune.experiments.saved import read_saved, saved_folders
 from contune.experiments.table import to_markdown
 
@@ -41,9 +40,9 @@ def experiments_list(results: Path) -> str:
 
 
 def _line(folder: Path) -> str:
-    """A link, and after it what seeds say in words, where the experiment is about them."""
+    """A link, and after it what its numbers say."""
     experiment, outcomes = read_saved(folder)
-    found = verdicts(outcomes) if experiment.make_table is repeated else []
+    found = experiment.table(outcomes).findings
     return " ".join([f"- [{experiment.title}](docs/results.md#{folder.name}){'.' if found else ''}", *found])
 
 

@@ -18,6 +18,8 @@ METHODS = {"tcl": "TCL", "supcon": "SupCon", "cross-entropy": "cross-entropy"}
 METHODS |= {name: row.title for name, row in ROWS.items() if name != "tcl-ssl"}
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 COLUMNS = ("data", "method", "encoder", "epochs", "top-1 %", "measured by", "kNN %", "the paper", "training", "files")
+SHARED = "at a time shared"
+"""The words of a note by which a run was not alone on its machine."""
 
 Result = dict[str, Any]
 
@@ -34,12 +36,11 @@ def insert(text: str, table: str) -> str:
 def results_table(folder: Path) -> str:
     """Markdown: one row for each set of runs that differ in their seed only, then what the words in it mean."""
     groups = group_by_settings(read_results(folder))
-    protocols: dict[str, str] = {}
+    protocols: dict[str, tuple[str, str]] = {}
     lines = [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
     lines += [_row(_cells(group, protocols)) for group in groups]
     lines += ["", "Measured on the test split, after the last epoch."]
-    lines += [f"- *{short}*: {protocol}." for protocol, short in protocols.items()]
-    return "\n".join([*lines, *_notes(groups)])
+    return "\n".join([*lines, *_meanings(protocols), *_notes(groups)])
 
 
 def read_results(folder: Path) -> list[tuple[Path, Result]]:
@@ -61,17 +62,19 @@ def _place(result: Result) -> tuple[Any, ...]:
     return result["data"], not _uses_labels(result), result["encoder"], result["epochs"], place, method
 
 
-def _cells(group: list[tuple[Path, Result]], protocols: dict[str, str]) -> list[str]:
+def _cells(group: list[tuple[Path, Result]], protocols: dict[str, tuple[str, str]]) -> list[str]:
+    """Puts into `protocols` what its measures are called and on which data they were first met."""
     results = [result for _, result in group]
     first = results[0]
     measured = next(name for name in ("classifier", "linear", "knn") if f"{name}_top1" in first)
     short = _short_name(measured, first)
-    protocols[first[f"{measured}_protocol"]] = short
-    protocols[first["knn_protocol"]] = "kNN"
+    data = DATA.get(str(first["data"]), str(first["data"]))
+    protocols.setdefault(first[f"{measured}_protocol"], (short, data))
+    protocols.setdefault(first["knn_protocol"], ("kNN", data))
     probe_epochs = f" + {first['config']['eval']['linear_epochs']}" if short == "full probe" else ""
     without_labels = "" if _uses_labels(first) else ", no labels"
     return [
-        DATA.get(str(first["data"]), str(first["data"])),
+        data,
         METHODS.get(str(first["method"]), str(first["method"])) + without_labels,
         first["encoder"],
         f"{first['epochs']}{probe_epochs}",
@@ -84,9 +87,19 @@ def _cells(group: list[tuple[Path, Result]], protocols: dict[str, str]) -> list[
     ]
 
 
+def _meanings(protocols: dict[str, tuple[str, str]]) -> list[str]:
+    """The data set is said where a word has several meanings."""
+    shorts = [short for short, _ in protocols.values()]
+    lines = [
+        f"- *{short}*{f' on {data}' if shorts.count(short) > 1 else ''}: {protocol}."
+        for protocol, (short, data) in protocols.items()
+    ]
+    return sorted(lines, key=lambda line: shorts.index(line.split("*")[1]))
+
+
 def _minutes(results: list[Result]) -> str:
     """The mean of those that had the machine to themselves, if any: the others say how many shared it."""
-    alone = [result["seconds"] for result in results if "at a time shared" not in result.get("note", "")]
+    alone = [result["seconds"] for result in results if SHARED not in result.get("note", "")]
     seconds = alone or [result["seconds"] for result in results]
     return f"{mean(seconds) / 60:.1f} min" + ("" if alone else " beside others")
 
@@ -114,9 +127,10 @@ def _uses_labels(result: Result) -> bool:
 
 
 def _notes(groups: list[list[tuple[Path, Result]]]) -> list[str]:
+    """Who shared a machine with how many is in the files; the table says that they did."""
     by_note: dict[str, list[str]] = defaultdict(list)
     for path, result in (run for group in groups for run in group):
-        if result.get("note"):
+        if result.get("note") and SHARED not in result["note"]:
             by_note[result["note"]].append(path.stem)
     return [f"- Note on {', '.join(names)}: {note}." for note, names in by_note.items()]
 

@@ -39,7 +39,8 @@ def k1_figure(title: str, outcomes: Sequence[Outcome]) -> Figure:
     Runs with other values are in other states of training, so the second panel has each beside SupCon's on the same
     batches.
     """
-    tuned = [each for each in outcomes if each.row.series == TCL]
+    planned = [each for each in outcomes if each.row.series == TCL]
+    tuned = [each for each in planned if each.results] or planned
     supcon = [each for each in outcomes if each.row.series == SUPCON]
     handles = [
         *(line(_label(number, each), _ramp(number, len(tuned)), "o") for number, each in enumerate(tuned)),

@@ -31,7 +31,8 @@ def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
         columns=("", *columns),
         groups=(tuple(methods), tuple(differences)),
         numbers=columns,
-        notes=(*notes(outcomes, measures), *([EXPLAINED] if several else []), *verdicts(outcomes)),
+        findings=tuple(_verdicts(outcomes)),
+        notes=(*notes(outcomes, measures), *([EXPLAINED] if several else [])),
     )
 
 
@@ -71,7 +72,7 @@ def _difference(below: Outcome, above: Outcome, measures: Sequence[str], quoted:
     )
 
 
-def verdicts(outcomes: Sequence[Outcome]) -> list[str]:
+def _verdicts(outcomes: Sequence[Outcome]) -> list[str]:
     """In plain words, what the interval of each difference says: in top-1, or in what was measured alike."""
     sentences = []
     for below, above in pairwise(outcomes):

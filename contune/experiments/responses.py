@@ -20,7 +20,7 @@ GRADIENTS = {POSITIVE: "from positives", NEGATIVE: "from negatives"}
 BESIDE = f"{SUPCON}'s there"
 
 
-def responses(title: str, outcomes: Sequence[Outcome]) -> Table:
+def responses(title: str, outcomes: Sequence[Outcome], findings: Sequence[str] = ()) -> Table:
     """A line for each setting, SupCon first."""
     supcon = next((each for each in outcomes if each.row.series == SUPCON), None)
     quoted = [PAPER] if any(reported(each) for each in outcomes) else []
@@ -40,6 +40,7 @@ def responses(title: str, outcomes: Sequence[Outcome]) -> Table:
         columns=("loss", *columns),
         groups=(tuple(lines),),
         numbers=columns,
+        findings=tuple(findings),
         notes=(*notes(outcomes, (TOP1,)), *_explanations(logged, bool(with_share))),
     )
 

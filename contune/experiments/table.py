@@ -22,19 +22,25 @@ class Table:
     """Rows of cells, in groups with a line between."""
     numbers: tuple[str, ...] = ()
     """Columns that are set flush right."""
+    findings: tuple[str, ...] = ()
+    """What its numbers say, in sentences under the table."""
     notes: tuple[str, ...] = ()
-    """Sentences under the table."""
+    """Sentences below those: how the numbers came to be."""
 
     @property
     def rows(self) -> list[tuple[Cell, ...]]:
         return [row for group in self.groups for row in group]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return (*self.findings, *self.notes)
 
 
 def to_markdown(table: Table) -> str:
     rule = ["---:" if column in table.numbers else "---" for column in table.columns]
     lines = [_markdown_row(table.columns), _markdown_row(rule)]
     lines += [_markdown_row([_markdown_cell(cell) for cell in row]) for row in table.rows]
-    lines += ["", *(f"- {note}" for note in table.notes)] if table.notes else []
+    lines += ["", *(f"- {sentence}" for sentence in table.sentences)] if table.sentences else []
     return "\n".join(lines) + "\n"
 
 
@@ -43,7 +49,7 @@ def to_latex(table: Table) -> str:
     alignment = "".join("r" if column in table.numbers else "l" for column in table.columns)
     groups = ["\n".join(_latex_row(row) for row in group) for group in table.groups]
     body = "\n    \\midrule\n".join(groups)
-    notes = "\n".join(rf"  \par\footnotesize {latex_text(note)}" for note in table.notes)
+    notes = "\n".join(rf"  \par\footnotesize {latex_text(sentence)}" for sentence in table.sentences)
     return rf"""\begin{{table}}
   \centering
   \caption{{{latex_text(table.title)}}}
@@ -63,7 +69,7 @@ def to_html(table: Table) -> str:
     """A table element; the page around it has the style."""
     head = "".join(f'<th scope="col"{_html_class(table, column)}>{escape(column)}</th>' for column in table.columns)
     bodies = [f"<tbody>\n{_html_rows(table, group)}\n</tbody>" for group in table.groups]
-    notes = "\n".join(f"<li>{escape(note)}</li>" for note in table.notes)
+    notes = "\n".join(f"<li>{escape(sentence)}</li>" for sentence in table.sentences)
     return (
         f'<div class="scroll"><table class="comparison">\n<thead><tr>{head}</tr></thead>\n'
         + "\n".join(bodies)

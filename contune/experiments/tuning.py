@@ -1,11 +1,16 @@
 """The paper's figure 3: what k1 and k2 do to the gradients from positives and negatives, and to the accuracy."""
 
+from collections.abc import Sequence
+
+from contune.experiments.claims import claims_of_k1, claims_of_k2
 from contune.experiments.experiment import Experiment
 from contune.experiments.k1_figure import k1_figure
 from contune.experiments.k2_figure import k2_figure
+from contune.experiments.outcome import Outcome
 from contune.experiments.plan import PAPER, Row
 from contune.experiments.responses import responses
 from contune.experiments.style import SUPCON, TCL
+from contune.experiments.table import Table
 from contune.recipes.reported import K1_50000
 
 K1 = (10, 100, 1000, 2000, 4000, 8000, 20000, 50000)
@@ -21,7 +26,7 @@ def k1() -> Experiment:
     return Experiment(
         title="What k1 does, CIFAR-100",
         rows=(_supcon("cifar100"), *(_k1("cifar100-tcl", value, paper.get(value)) for value in K1)),
-        make_table=responses,
+        make_table=_k1_table,
         make_figure=k1_figure,
         notes=("The paper draws this curve and prints one of its numbers (section 4.4).",),
     )
@@ -33,7 +38,7 @@ def k1_digits() -> Experiment:
         title="What k1 does, handwritten digits",
         rows=(_supcon("digits"), *(_k1("digits", value) for value in K1_DIGITS)),
         overrides=OFTEN,
-        make_table=responses,
+        make_table=_k1_table,
         make_figure=k1_figure,
     )
 
@@ -43,7 +48,7 @@ def k2() -> Experiment:
     return Experiment(
         title="What k2 gives back when k1 is too large, CIFAR-100",
         rows=(_supcon("cifar100"), *(_k2("cifar100-tcl", 50000, value, K1_50000[value]) for value in (1, 3))),
-        make_table=responses,
+        make_table=_k2_table,
         make_figure=k2_figure,
     )
 
@@ -54,9 +59,17 @@ def k2_digits() -> Experiment:
         title="What k2 gives back when k1 is too large, handwritten digits",
         rows=(_supcon("digits"), *(_k2("digits", 5000, value) for value in (1, 3))),
         overrides=OFTEN,
-        make_table=responses,
+        make_table=_k2_table,
         make_figure=k2_figure,
     )
+
+
+def _k1_table(title: str, outcomes: Sequence[Outcome]) -> Table:
+    return responses(title, outcomes, claims_of_k1(outcomes))
+
+
+def _k2_table(title: str, outcomes: Sequence[Outcome]) -> Table:
+    return responses(title, outcomes, claims_of_k2(outcomes))
 
 
 def _supcon(data: str) -> Row:

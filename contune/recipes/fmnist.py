@@ -9,7 +9,10 @@ def _base() -> Config:
 
 
 def tcl() -> Config:
-    """Fashion-MNIST, TCL, 150 epochs in all; the paper has 95.7."""
+    """Fashion-MNIST, TCL, 150 epochs in all; the paper has 95.7.
+
+    With model.encoder=resnet18, one seed: linear 95.46, kNN 95.48 (results/fmnist-tcl-resnet18-seed0.json).
+    """
     return paper.tcl(_base(), k1=5000)
 
 
@@ -19,7 +22,10 @@ def tcl_250() -> Config:
 
 
 def supcon() -> Config:
-    """Fashion-MNIST, SupCon, 150 epochs in all; the paper has 95.5."""
+    """Fashion-MNIST, SupCon, 150 epochs in all; the paper has 95.5.
+
+    With model.encoder=resnet18, one seed: linear 95.23, kNN 95.20 (results/fmnist-supcon-resnet18-seed0.json).
+    """
     return paper.supcon(_base())
 
 
@@ -29,7 +35,10 @@ def supcon_250() -> Config:
 
 
 def cross_entropy() -> Config:
-    """Fashion-MNIST, cross-entropy, 150 epochs in all; the paper has 94.5."""
+    """Fashion-MNIST, cross-entropy, 150 epochs in all; the paper has 94.5.
+
+    With model.encoder=resnet18, one seed: 95.31 (results/fmnist-cross-entropy-resnet18-seed0.json).
+    """
     return paper.cross_entropy(_base())
 
 

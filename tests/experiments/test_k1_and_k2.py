@@ -73,6 +73,14 @@ def test_k1_has_a_curve_and_a_point_for_each_value() -> None:
     assert hollow == [(50000, 71.8)]
 
 
+def test_values_that_have_not_been_run_have_no_line_in_the_legend() -> None:
+    (supcon, first, second, *others) = outcomes("fig-k1")
+    missing = [Outcome(each.row) for each in (second, *others[1:])]
+    found = words(k1_figure("", [supcon, first, others[0], *missing]))
+    assert {"TCL, k1 = 10", "1,000"} <= found
+    assert "50,000" not in found
+
+
 def test_all_of_a_long_legend_is_inside_the_figure() -> None:
     figure = k1_figure("A title", outcomes("fig-k1"))
     figure.draw_without_rendering()

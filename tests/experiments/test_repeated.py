@@ -35,13 +35,13 @@ def test_the_paired_test_is_scipys() -> None:
 def test_what_the_seeds_say_is_said() -> None:
     entropy, supcon, tcl = outcomes()
     close = Outcome(tcl.row, tuple(made_up_result(tcl.row, seed, linear=75.0) for seed in range(4)))
-    assert repeated("", [entropy, supcon, tcl]).notes[-2:] == (
+    assert repeated("", [entropy, supcon, tcl]).findings == (
         "By the fast probe, which both have, SupCon is above Cross-entropy: "
         "0 is outside the interval of their difference.",
         "TCL is above SupCon: 0 is outside the interval of their difference.",
     )
-    assert repeated("", [tcl, supcon]).notes[-1].startswith("TCL is above SupCon")
-    assert repeated("", [supcon, close]).notes[-1] == (
+    assert repeated("", [tcl, supcon]).findings[-1].startswith("TCL is above SupCon")
+    assert repeated("", [supcon, close]).findings[-1] == (
         "TCL and SupCon are not told apart by 4 seeds: 0 is in the interval of their difference."
     )
 
@@ -53,7 +53,7 @@ def test_methods_are_judged_by_what_was_measured_alike() -> None:
     table = repeated("", [Outcome(entropy.row, tuple(rows)), supcon])
     assert table.columns[1:4] == ("top-1 %", "fast probe %", "kNN %")
     assert [cell.text.split()[0] for cell in table.rows[0][1:3]] == ["70.17", "79.17"]
-    assert table.notes[-1].startswith("By the fast probe, which both have, Cross-entropy is above SupCon")
+    assert table.findings[-1].startswith("By the fast probe, which both have, Cross-entropy is above SupCon")
     assert "fast probe %" not in repeated("", [supcon]).columns
 
 
