@@ -56,4 +56,4 @@ def show_measures(result: dict[str, Any]) -> None:
     if rows:
         show_table((result["split"], "top-1 %", "top-5 %", "protocol"), rows, numbers=("top-1 %", "top-5 %"))
     else:
-        say("nothing was measured: that takes labels and a test split")
+        say("nothing was measured: there are no labels, or no split to measure on")

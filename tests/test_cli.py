@@ -155,7 +155,7 @@ def test_a_flat_folder_without_labels(tmp_path: Path) -> None:
         "--out", tmp_path / "run",
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
-    assert "nothing was measured: that takes labels and a test split" in outcome.out
+    assert "nothing was measured: there are no labels, or no split to measure on" in outcome.out
     assert read_json(tmp_path / "run" / "result.json")["measures"] == []
     assert "These images have no labels" in (tmp_path / "run" / "report.html").read_text()
 

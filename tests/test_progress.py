@@ -117,4 +117,4 @@ def test_measures_are_a_table_with_their_protocols(capsys: pytest.CaptureFixture
 
 def test_nothing_measured_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show_measures({"split": "test", "measures": []})
-    assert capsys.readouterr().out == "nothing was measured: that takes labels and a test split\n"
+    assert capsys.readouterr().out == "nothing was measured: there are no labels, or no split to measure on\n"

@@ -101,8 +101,7 @@ def open_splits(name_or_path: str, request: Request) -> Splits:
         return DATASETS[name_or_path](request)
     path = Path(name_or_path).expanduser()
     if not path.exists():
-        hint = unknown("dataset", name_or_path, DATASETS)
-        raise UserError(f"{hint} (nor is there a file or folder at {name_or_path!r})")
+        raise _not_there(name_or_path, path)
     if request.root is not None:
         raise UserError(f"a root is for named data sets, and {name_or_path!r} is a path; leave it out")
     if find_shards(path):
@@ -112,6 +111,19 @@ def open_splits(name_or_path: str, request: Request) -> Splits:
     if request.label_column is not None:
         raise UserError(f"a label column is for parquet, and {name_or_path!r} is a folder of images; leave it out")
     return folder_splits(path)
+
+
+def _not_there(text: str, path: Path) -> UserError:
+    """A single word may be meant as a name."""
+    if path.name != text:
+        return no_such_place(text)
+    return UserError(f"{unknown('dataset', text, DATASETS)} (nor is there a file or folder at {text!r})")
+
+
+def no_such_place(text: str) -> UserError:
+    """Says from where it was looked for, where a text does not."""
+    seen_from = "" if Path(text).expanduser().is_absolute() else f", seen from {Path.cwd()}"
+    return UserError(f"there is no file or folder at {text!r}{seen_from}")
 
 
 def _unreadable(error: OSError) -> str:

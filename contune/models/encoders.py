@@ -8,6 +8,7 @@ from torch import nn
 from contune._vision import timm
 from contune.errors import UserError, unknown
 
+RESNET_MINI = "resnet-mini"
 STEMS = ("auto", "cifar", "imagenet")
 NORMS = ("batch", "group")
 SMALL_IMAGE = 64
@@ -41,14 +42,18 @@ def build_encoder(
     return encoder
 
 
+def check_name(name: str) -> None:
+    if name != RESNET_MINI and not timm.is_model(name):
+        raise unknown("encoder", name, [RESNET_MINI, *timm.list_models()])
+
+
 def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
     options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
     if norm == "group":
         options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
-    if name == "resnet-mini":
+    if name == RESNET_MINI:
         return _resnet_mini(**options)
-    if not timm.is_model(name):
-        raise unknown("encoder", name, ["resnet-mini", *timm.list_models()])
+    check_name(name)
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
         resnet: nn.Module = timm.create_model(name, zero_init_last=False, **options)

@@ -1,20 +1,24 @@
 """From a config to the parts of a run: data on the device, augmentation, encoder, method."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
+from contune.counts import plural
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter
 from contune.data.augment.spec import policy_from_text
+from contune.data.datasets import no_such_place
 from contune.data.imageset import where_labels_may_be
 from contune.data.loader import Loader, build_loader
 from contune.data.split import way_to_hold_out
 from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
+from contune.models.encoders import check_name
 from contune.progress import progress
 from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 
@@ -81,7 +85,9 @@ class Setup:
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
     """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
-    choose_device(config.run.device)  # before the data, which may take a while
+    choose_device(config.run.device)  # these before the data, which may take a while
+    if spec is None:
+        check_name(config.model.encoder)
     return setup_for(config, open_dataset(config.data), spec)
 
 
@@ -108,6 +114,8 @@ def open_dataset(data: DataConfig) -> Dataset:
         )
     own_images = data.name == "images"
     assert data.path is not None or not own_images
+    if own_images and not Path(str(data.path)).expanduser().exists():
+        raise no_such_place(str(data.path))
     return load_dataset(
         str(data.path) if own_images else data.name,
         root=None if own_images else data.path,
@@ -142,7 +150,7 @@ def local_batch(config: Config, num_images: int) -> int:
     """Images of a batch that this process computes."""
     batch, world = config.optim.batch_images, distributed.world_size()
     if batch > num_images:
-        raise UserError(f"optim.batch_images={batch} is more than the {num_images} training images; lower it")
+        raise UserError(f"optim.batch_images={batch} is more than the {plural(num_images, 'training image')}; lower it")
     if batch % world:
         raise UserError(f"optim.batch_images={batch} cannot be shared by {world} processes; take a multiple of {world}")
     return batch // world
@@ -172,7 +180,7 @@ def _check_labels(setup: Setup) -> None:
         )
         raise UserError(
             f"method {name} learns from labels and {setup.dataset.name} has {what} "
-            "use method.supervised=false with tcl and augment.views=3, or method.name=simclr"
+            "train without labels by the recipe images-ssl, or add method.name=simclr"
         )
     if len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {setup.dataset.name} has one")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contune.config import DataConfig
+from contune.console import say
 from contune.data.imageset import Dataset, ImageSet
 from contune.errors import UserError
 from contune.files import whole_file
@@ -59,10 +60,12 @@ def check_same(folder: Path, setup: Setup) -> None:
 def check_unseen(run: RunFolder, setup: Setup) -> None:
     """Before a run is measured: that what it would be measured on is not what it was trained on.
 
-    A fraction is drawn from all images, so with one more of them, or another fraction, it is of others.
+    A fraction is drawn from all images, so with one more of them, or another fraction, it is of others. At another
+    place files that are alike in name and size may still be others, so there it is only said.
     """
     then, measured = _read(run.path), setup.eval_set()
-    if then is None or measured is None or _place(run.config().data) != _place(setup.config.data):
+    elsewhere = _place(run.config().data) != _place(setup.config.data)
+    if then is None or measured is None or (elsewhere and _is_numbered(measured)):
         return
     name, way = setup.dataset.name, "give others with data.path, or train again"
     if _is_numbered(measured) and then.total != _total(setup.dataset):
@@ -72,7 +75,12 @@ def check_unseen(run: RunFolder, setup: Setup) -> None:
         )
     told_apart = np.setdiff1d(then.train, then.measured)  # of two files alike in name and size one may be in each
     seen = int(np.isin(_keys(measured), told_apart).sum())
-    if seen:
+    if seen and elsewhere:
+        say(
+            f"{seen:,} of the {len(measured):,} images of {name} that are measured have the name, class and size of "
+            f"images that {run.path} was trained on; if they are the same, the accuracy is not one on unseen images"
+        )
+    elif seen:
         raise UserError(
             f"{seen:,} of the {len(measured):,} images of {name} that would be measured are among those that "
             f"{run.path} was trained on; {way}"

@@ -17,8 +17,10 @@ def test_a_misspelt_name() -> None:
 
 
 def test_a_path_that_is_not_there() -> None:
-    with pytest.raises(UserError, match=r"nor is there a file or folder at '/no/such/photos'"):
+    with pytest.raises(UserError, match=r"^there is no file or folder at '/no/such/photos'$"):
         load_dataset("/no/such/photos")
+    with pytest.raises(UserError, match=r"^there is no file or folder at 'fotos/', seen from /"):
+        load_dataset("fotos/")
 
 
 def test_an_archive(tmp_path: Path) -> None:

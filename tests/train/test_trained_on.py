@@ -73,11 +73,23 @@ def test_pictures_that_are_sorted_into_splits_later_are_known(run: Path, photos:
 
 
 def test_other_images_are_free(run: Path, photos: Path, tmp_path: Path) -> None:
-    others = write_classes(tmp_path / "others", each=9)
-    assert "kNN" in measured_again(run, f"data.path={others}")
+    others = tmp_path / "others"
+    for number in range(8):
+        write_picture(others / f"class{number % 2}" / f"other{number}.png", seed=number)
+    found = measured_again(run, f"data.path={others}")
+    assert "kNN" in found
+    assert "have the name" not in found
     (run / FILE).unlink()
     write_picture(photos / "class1" / "new.png", seed=5)
     assert "kNN" in measured_again(run), "a run of before there was this file"
+
+
+def test_copies_at_another_place_are_measured_and_told(run: Path, photos: Path) -> None:
+    copies = Path(shutil.copytree(photos, photos.parent / "copies"))
+    (copies / "class0" / "0.png").unlink()
+    found = contune("eval", run, f"data.path={copies}")
+    assert "kNN" in found.out
+    assert "have the name, class and size of images that" in " ".join((found.out + found.err).split())
 
 
 def test_rows_of_another_parquet_cannot_be_told(tmp_path: Path) -> None:
