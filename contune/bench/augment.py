@@ -69,7 +69,7 @@ def run_augment_bench(
     everybody, absent = (list(contestants), []) if contestants is not None else everyone(list(policies), where)
     everybody = chosen(everybody, only)
     out = out or record.default_path("augment", where)
-    record.make_folder(out)
+    record.make_ready(out, "augment")
     if absent:
         say(f"not installed, so not compared: {', '.join(absent)}")
     plan = {

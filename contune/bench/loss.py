@@ -87,7 +87,7 @@ def run_loss_bench(
         recorded=recorded,
     )
     out = out or record.default_path("loss", where)
-    record.make_folder(out)
+    record.make_ready(out, "loss")
     if absent:
         say(f"not installed, so not compared: {', '.join(absent)}")
     result: dict[str, Any] = {}

@@ -60,7 +60,7 @@ def run_methods_bench(
     methods = list(dict.fromkeys(methods)) or list(RECIPES_BY_METHOD)
     _check(methods, encoder, images, engine, seconds, where)
     out = out or record.default_path("methods", where)
-    record.make_folder(out)
+    record.make_ready(out, "methods")
     plan = {"encoder": encoder, "images": images, "engine": engine, "image_size": IMAGE_SIZE, "seconds": seconds}
     rows: list[dict[str, Any]] = []
     failed: dict[str, str] = {}

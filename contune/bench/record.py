@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from contune.data.out_file import check_like, check_out
 from contune.errors import UserError
 from contune.files import make_folder_of, write_whole
 from contune.train.device import hardware_name
@@ -37,10 +38,15 @@ def circumstances(device: torch.device) -> dict[str, Any]:
     }
 
 
-def make_folder(path: Path) -> None:
-    """Before anything is measured, so that nothing is measured in vain."""
+def make_ready(path: Path, bench: str) -> None:
+    """Before anything is measured, so that nothing is measured in vain, and nothing of others written over."""
     if path.is_dir():
         raise UserError(f"{path} is a folder; name a file with --out, such as {path / 'bench.json'}")
+    check_out(path, ending=".json")
+    check_like(path, lambda there: json.loads(there.read_text()).get("bench") == bench)
+    drawing = path.with_suffix(".png")
+    if drawing.exists() and not path.exists():
+        raise UserError(f"{drawing}, where the drawing goes, is there already; remove it, or give another --out")
     make_folder_of(path)
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"{path.parent} cannot be written to; give another file with --out")

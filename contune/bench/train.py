@@ -41,7 +41,7 @@ def run_train_bench(
     engines = engines or (["eager", "graph", "compile", "fused"] if where.type == "cuda" else ["eager"])
     _check(encoders, views, engines, seconds)
     out = out or record.default_path("train", where)
-    record.make_folder(out)
+    record.make_ready(out, "train")
     rows: list[dict[str, Any]] = []
     result: dict[str, Any] = {}
     with progress("bench train", len(encoders) * len(views), unit="sizes") as advance:

@@ -137,6 +137,30 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path: Pat
         run_loss_bench(sizes=[8], dims=[4], device="cpu", out=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "there", "words"),
+    [
+        ("notes.json", '{"mine": 1}', "is not what this command writes"),
+        ("train.json", '{"bench": "train"}', "is not what this command writes"),
+        ("drawn.png", "a picture", "drawn.png, where the drawing goes, is there already"),
+    ],
+)
+def test_nothing_of_others_is_written_over(name: str, there: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(there)
+    out = (tmp_path / name).with_suffix(".json")
+    with pytest.raises(UserError, match=words):
+        run_loss_bench(sizes=[8], dims=[4], device="cpu", seconds=0.001, out=out, contestants=[baseline()])
+    assert (tmp_path / name).read_text() == there
+
+
+def test_a_benchmark_is_written_over_by_its_like(tmp_path: Path) -> None:
+    out = tmp_path / "loss.json"
+    for _ in range(2):
+        run_loss_bench(sizes=[8], dims=[4], device="cpu", seconds=0.001, out=out, contestants=[baseline()])
+    with pytest.raises(UserError, match=r"is written as \.json"):
+        run_loss_bench(sizes=[8], dims=[4], device="cpu", out=tmp_path / "loss.png")
+
+
 def test_the_ratio_is_taken_round_by_round() -> None:
     first = Runner(contestant=baseline(), ms={0: 1.0, 1: 10.0, 2: 2.0, 3: 2.0})
     second = Runner(contestant=fake("b", baseline().function), ms={0: 3.0, 1: 30.0, 2: 6.0})
