@@ -37,7 +37,7 @@ class DataConfig:
     sampler: str = one_of("shuffle", ("shuffle", "balanced"))
     """`balanced`: every batch has images_per_class images of as many classes as fit, for imbalanced data."""
     images_per_class: int = ranged(8, low=2)
-    """Of each class in a balanced batch."""
+    """Of each class in a balanced batch; more where the data has fewer classes than fit."""
     broken: str = one_of("stop", ("stop", "skip"))
     """Images that cannot be decoded: `stop` at the first, or decode all once before training and `skip` those.
 
@@ -137,8 +137,8 @@ class RunConfig:
     """`graph` replays a step as a CUDA graph; `fused` (ResNets) and `compile` join its kernels; `auto`: by length."""
     autotune: bool = True
     """Try cuDNN's convolutions, take the fastest. The choice, and with it the last bits, may differ between runs."""
-    log_every: int = ranged(20, low=1)
-    """Steps between lines of metrics.jsonl."""
+    log_every: int | None = ranged(None, low=1)
+    """Steps between lines of metrics.jsonl; none: 20, in runs below 1,000 steps fewer, so that they have 50 lines."""
     gradients: bool = True
     """With tcl, supcon and simclr, log how strongly positives pull and negatives push in the last step before it."""
     checkpoint_seconds: float = ranged(60.0, low=0.0)

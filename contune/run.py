@@ -8,6 +8,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.files import check_unused, make_folder_of, write_whole
 from contune.models.saved import ENCODER_FILE
+from contune.seed_folders import one_of_them, seed_folders
 from contune.whole_result import gaps
 
 MOST_GAPS = 4
@@ -43,8 +44,14 @@ class RunFolder:
 
     def config(self) -> Config:
         if not self.config_file.exists():
-            raise UserError(f"{self.path} is not a run folder: it has no config.json; `contune train` makes one")
+            way_out = one_of_them(self.path) or "`contune train` makes one"
+            raise UserError(f"{self.path} is not a run folder: it has no config.json; {way_out}")
         return Config.load(self.config_file)
+
+    def runs(self) -> "list[RunFolder]":
+        """Where several are meant: those of its seeds if `contune train --seeds` made it, else itself."""
+        inside = [] if self.config_file.exists() else seed_folders(self.path)
+        return [RunFolder(path) for path in inside] or [self]
 
     def result(self) -> dict[str, Any] | None:
         """What the finished run measured; None while it has not ended."""

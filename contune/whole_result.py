@@ -38,6 +38,7 @@ MAY_HAVE: dict[str, Wanted] = {
     "knn_top1": _NUMBER,
     "classifier_top1": _NUMBER,
     "stages": dict,
+    "resumed_at": int,
     "last_logged": dict,
     "curves": dict,
 }

@@ -70,6 +70,52 @@ def test_unbalanced_classes_and_no_test_split(tmp_path: Path) -> None:
     assert "data.sampler=balanced" not in advice(*images, "data.sampler=balanced", "data.images_per_class=32")
 
 
+def test_its_advice_to_balance_works_as_it_stands_however_few_the_classes(tmp_path: Path) -> None:
+    for label, num in (("common", 66), ("rare", 3), ("single", 1)):
+        for number in range(num):
+            write_picture(tmp_path / label / f"{number}.png", seed=number)
+    images = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "data.test_fraction=0")
+    assert "classes have from 1 (single) to 66 images; data.sampler=balanced gives" in advice(*images)
+    found = findings(*images, "data.sampler=balanced")
+    assert not any(finding.is_bad for finding in found)
+    texts = [finding.text for finding in found]
+    assert "balanced: 3 classes in a batch, 21 or 22 images of each" in texts
+    assert "positives: 41.7 for each anchor on average" in texts
+
+
+def test_a_large_k1_in_a_short_run() -> None:
+    words = (
+        "method.k1=5000 is much for 280 steps, which may end near the untrained loss; method.k1=500 suits short runs"
+    )
+    assert words in advice("method.k1=5000")
+    assert "is much for 14 steps" in advice("method.k1=5000", "optim.epochs=1")
+    for enough in (("method.k1=5000", "optim.epochs=80"), ("method.k1=1400",), ("method.name=supcon",)):
+        assert "is much for" not in advice(*enough)
+    assert "is much for" not in advice("optim.epochs=1"), "the recipe's own k1 is for short runs"
+    assert "is much for" not in advice("method.k1=5000", "optim.epochs=0")
+
+
+def test_the_machine_comes_first_whatever_is_wrong(tmp_path: Path) -> None:
+    write_flat(tmp_path, 2)
+    sorted(tmp_path.iterdir())[0].write_text("text")
+    for overrides in (
+        ("data.name=images", f"data.path={tmp_path}", "data.image_size=8"),
+        ("data.name=images", f"data.path={tmp_path / 'nowhere'}"),
+        ("run.device=gpu",),
+    ):
+        first, last = findings(*overrides)
+        assert first.text.startswith("machine: ")
+        assert "; contune " in first.text
+        assert last.is_bad
+
+
+def test_one_is_not_called_several(tmp_path: Path) -> None:
+    write_picture(tmp_path / "only" / "0.png", seed=0)
+    found = findings("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "data.test_fraction=0")
+    assert [finding.text for finding in found if "1 train; 1 class; 8 px" in finding.text]
+    assert found[-1].text == "optim.batch_images=64 is more than the 1 training image; lower it"
+
+
 def single_images(folder: Path, num: int) -> tuple[str, ...]:
     """A class for each image."""
     for number in range(num):
@@ -131,6 +177,12 @@ def test_images_without_labels(tmp_path: Path) -> None:
     assert "positives: 2.0 for each anchor on average" in [finding.text for finding in found]
 
 
+def test_a_batch_of_one_view_is_a_finding_and_no_crash() -> None:
+    found = findings("optim.batch_images=1", "augment.views=1")
+    assert "batch: 1 image × 1 view = 1 embedding, which is what the paper counts" in [each.text for each in found]
+    assert "an anchor has no positives" in found[-1].text
+
+
 def test_cross_entropy_has_no_positives_to_count() -> None:
     assert not any("positives" in finding.text for finding in findings("method.name=cross-entropy"))
 
@@ -138,10 +190,16 @@ def test_cross_entropy_has_no_positives_to_count() -> None:
 def test_expected_positives_by_hand() -> None:
     labels_N = torch.tensor([0, 0, 1, 1])
     config = Config().override(["optim.batch_images=3", "augment.views=3"])
+
+    def balanced(batch: int) -> Config:
+        own = ["augment.views=3", f"optim.batch_images={batch}", "data.sampler=balanced", "data.images_per_class=2"]
+        return Config().override(own)
+
     assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 2 * 1 / 3)
     assert expected_positives(config, torch.arange(9)) == 2
     assert expected_positives(config, None) == 2
-    assert expected_positives(config.override(["data.sampler=balanced", "data.images_per_class=4"]), labels_N) == 11
+    assert expected_positives(balanced(8), labels_N) == 3 * 4 - 1
+    assert expected_positives(balanced(9), labels_N) == pytest.approx(3 * (4 * 4 + 5 * 5) / 9 - 1)
     assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2
 
 

@@ -95,7 +95,9 @@ SETTINGS = [
     (("cifar10-tcl",), "https://www.cs.toronto.edu/~kriz/cifar.html"),
     (("eval.split=val",), "eval.split=val needs a validation split; set data.val_fraction=0.2"),
     (("data.sampler=balanced", "optim.batch_images=60"), "optim.batch_images a multiple of data.images_per_class"),
-    (("data.sampler=balanced", "data.images_per_class=2"), "a balanced batch of 32 classes needs as many in the data"),
+    (("data.sampler=balanced", "optim.batch_images=60"), "take data.images_per_class=6, or optim.batch_images=56"),
+    (("data.sampler=balanced", "optim.batch_images=5"), "take data.images_per_class=5, or optim.batch_images=8"),
+    (("data.sampler=balanced", "optim.batch_images=61"), "got 61 and 8; take optim.batch_images=56"),
     (("model.encoder=test_vit", "model.stem=cifar", "data.image_size=32"), "stem=cifar is for ResNets"),
     (("model.encoder=test_vit", "model.norm=group", "data.image_size=32"), "norm=group is for ResNets"),
 ]
@@ -140,14 +142,23 @@ def no_parquet(folder: Path) -> None:
 
 FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (Path.mkdir, (), "holds no image; put files there, or folders of them named after classes"),
-    (lambda folder: None, (), "nor is there a file or folder at"),
+    (lambda folder: None, (), "there is no file or folder at"),
     (text_for_an_image, (), "notes.jpg' is not an image in a known format; remove it or save it again"),
     (truncated, (), "0.jpg' is damaged"),
+    (truncated, ("model.encoder=resnet19",), "unknown encoder 'resnet19'"),
     (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg' is damaged"),
-    (write_flat, (), "method tcl learns from labels"),
+    (
+        write_flat,
+        (),
+        "method tcl learns from labels and photos has none; train without labels by the recipe images-ssl",
+    ),
     (write_flat, ("method.name=cross-entropy",), "method cross-entropy learns from labels"),
     (write_flat, ("method.name=simclr", "eval.online=true"), "eval.online=true needs labels, and this data has none"),
-    (write_flat, ("method.name=simclr", "data.sampler=balanced"), "data.sampler=balanced needs labels"),
+    (
+        write_flat,
+        ("method.name=simclr", "data.sampler=balanced"),
+        "data.sampler=balanced needs labels, and this data has none",
+    ),
     (one_class, (), "method tcl needs two classes or more"),
     (no_images_in_parquet, (), "has no column of encoded images, only text, label"),
     (no_parquet, (), "is not a whole parquet file; fetch it again"),

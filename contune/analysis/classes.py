@@ -7,10 +7,11 @@ from contune.analysis.wording import measure_title
 
 MAX_CLASSES = 30
 NUM_WORST, NUM_BEST = 15, 5
+MOST_NAMED = 12
 
 
 def per_class(name: str, accuracy: Mapping[str, float], counts: Mapping[str, int]) -> str:
-    """`accuracy` in per cent under the measure `name`; `counts` says how many images each class has."""
+    """`accuracy` in per cent under the measure `name`; `counts` says of every class how many images it has."""
     text = f"{escape(measure_title(name))} (<code>{escape(name)}</code>)"
     ranked = sorted(accuracy, key=lambda title: (accuracy[title], title))
     if len(ranked) <= MAX_CLASSES:
@@ -23,7 +24,17 @@ def per_class(name: str, accuracy: Mapping[str, float], counts: Mapping[str, int
         ]
         text += f": {NUM_WORST} worst and {NUM_BEST} best of {len(ranked)} classes."
     tables = [_table(title, names, accuracy, counts) for title, names in groups]
-    return section("classes", "Accuracy by class", lead(text), *tables)
+    return section("classes", "Accuracy by class", lead(text), *tables, _not_measured(accuracy, counts))
+
+
+def _not_measured(accuracy: Mapping[str, float], counts: Mapping[str, int]) -> str:
+    """Nothing where every class was."""
+    names = [name for name in counts if name not in accuracy]
+    if not names:
+        return ""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    listed = escape(", ".join(names[:MOST_NAMED]))
+    return f'<p class="note">Without images in this split, so not measured: {listed}{more}.</p>'
 
 
 def _table(title: str, names: list[str], accuracy: Mapping[str, float], counts: Mapping[str, int]) -> str:

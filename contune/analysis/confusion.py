@@ -9,7 +9,7 @@ from torch import Tensor
 from contune.analysis.measured import Measured
 from contune.analysis.page import escape, lead, missing, section, shorten
 from contune.analysis.thumbnails import thumbnail
-from contune.analysis.wording import plural
+from contune.counts import plural
 from contune.eval.scores import confusion
 
 MAX_CLASSES = 10
@@ -57,18 +57,19 @@ def frequent_mistakes(counts_KK: Tensor) -> list[tuple[int, int, int]]:
 
 def _heat_map(counts_KK: Tensor, shown: list[int], class_names: tuple[str, ...]) -> str:
     names = [f'<span title="{escape(class_names[k])}">{escape(shorten(class_names[k], 14))}</span>' for k in shown]
-    partial = len(shown) < len(class_names)
-    heads = [*names, "<span>other</span>"] if partial else names
+    others_K = counts_KK.sum(dim=1) - counts_KK[:, shown].sum(dim=1)
+    any_other = bool(others_K[shown].any())
+    heads = [*names, "<span>other</span>"] if any_other else names
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     rows = []
     for k, name in zip(shown, names, strict=True):
         total = int(counts_KK[k].sum())
         cells = "".join(_cell(int(counts_KK[k, j]), total, right=k == j) for j in shown)
-        if partial:
-            cells += _cell(total - int(counts_KK[k, shown].sum()), total, right=False)
+        if any_other:
+            cells += _cell(int(others_K[k]), total, right=False)
         rows.append(f'<tr><th scope="row">{name}</th>{cells}</tr>')
     body = "\n".join(rows)
-    upright = " upright" if partial or max(len(class_names[k]) for k in shown) > 3 else ""
+    upright = " upright" if any_other or max(len(class_names[k]) for k in shown) > 3 else ""
     return f"""<table class="heat{upright}">
 <caption>Images by true class (rows) and predicted class (columns)</caption>
 <thead><tr><td></td>{head}</tr></thead>

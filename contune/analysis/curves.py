@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -12,6 +13,7 @@ from contune.analysis.page import escape, lead, missing, section
 from contune.analysis.svg import inline_svg, svg_text
 
 MAX_POINTS = 400
+FEW_POINTS = 12
 TITLES = {
     "loss": "Loss",
     "lr": "Learning rate",
@@ -41,9 +43,9 @@ _TEXT, _GRID, _CURVE, _OTHER = _COLOURS
 def curves(metrics: list[dict[str, float]]) -> str:
     names = {name for line in metrics for name in line} - {"step", "epoch", *_BESIDE.values()}
     if not names:
-        why = "Nothing was logged: the run had fewer steps than <code>run.log_every</code>."
+        why = "Nothing was logged: <code>metrics.jsonl</code> has no line with a loss."
         return section("curves", "Training", missing(why))
-    text = "In bold the last value; of the learning rate the highest."
+    text = "In bold the last value; of the learning rate the highest of those logged."
     if len(metrics) > MAX_POINTS:
         text += f" Each point is the mean of {_group_size(len(metrics))} logged lines."
     if "positive_gradient" in names:
@@ -89,9 +91,11 @@ def draw(name: str, axis: str, points_N2: np.ndarray, description: str, beside_N
     with matplotlib.rc_context(settings):
         figure = Figure(figsize=(3.6, 2.1), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot(x_N, y_N, color=_CURVE, linewidth=1.8, marker="o" if len(x_N) == 1 else None, label="TCL")
+        dots = dots_of(x_N)
+        axes.plot(x_N, y_N, color=_CURVE, linewidth=1.8, label="TCL", marker="o", markersize=dots)
         if beside_N2 is not None:
-            axes.plot(*_thin(beside_N2).T, color=_OTHER, linewidth=1.5, linestyle="--", label="SupCon")
+            axes.plot(*_thin(beside_N2).T, color=_OTHER, linewidth=1.5, linestyle="--", label="SupCon", marker="D",
+                      markersize=0.9 * dots)  # fmt: skip
             axes.legend(frameon=False, fontsize=8.5, labelcolor=_TEXT)
         axes.set_xlabel(axis, color=_TEXT)
         for side in axes.spines.values():
@@ -99,12 +103,25 @@ def draw(name: str, axis: str, points_N2: np.ndarray, description: str, beside_N
         axes.grid(axis="y", color=_GRID, linewidth=0.8)
         axes.tick_params(length=0, labelcolor=_TEXT, labelsize=9)
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+        x_ticks(axes, x_N, 5)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         if name in _FROM_ZERO:
             axes.set_ylim(0, 1.08 * y_N.max() or 1)
         return inline_svg(svg_text(figure), description, _COLOURS)
+
+
+def dots_of(x_N: np.ndarray) -> float:
+    """The size of a curve's dots: where points are few each is shown, and one alone is no line at all."""
+    return 4.5 if len(x_N) == 1 else 3.0 if len(x_N) <= FEW_POINTS else 0.0
+
+
+def x_ticks(axes: Axes, x_N: np.ndarray, most: int) -> None:
+    """Around a single place there are no others to name."""
+    if len(places := np.unique(x_N)) == 1:
+        axes.set_xticks(places)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
 
 
 def number(value: float) -> str:

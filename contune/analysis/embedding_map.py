@@ -6,6 +6,7 @@ Shapes: M images of the split, N of them on the map.
 import numpy as np
 from torch import Tensor
 
+from contune.analysis.map_labels import place_labels
 from contune.analysis.measured import Measured, evenly_spaced
 from contune.analysis.page import escape, lead, missing, section, shorten, shorten_path
 from contune.analysis.projection import project, unmappable
@@ -23,7 +24,7 @@ def embedding_map(measured: Measured) -> str:
     if why is not None:
         return section("map", "Map of the embeddings", missing(why))
     points_N2 = project(features_ND) if measured.points is None else measured.points
-    svg, legend = _drawing(measured, chosen_N, points_N2), _legend(measured, _is_named(measured))
+    svg, legend = _drawing(measured, chosen_N, points_N2), _legend(measured, chosen_N)
     return section("map", "Map of the embeddings", lead(_explanation(measured, chosen_N)), svg, legend)
 
 
@@ -113,23 +114,27 @@ def _labels(measured: Measured, chosen_N: Tensor, xy_N2: np.ndarray) -> str:
     """Each class's name on its most central point: colour alone does not tell classes apart for everybody."""
     assert measured.labels is not None
     labels_N = measured.labels[chosen_N].numpy()
-    texts = []
+    names, points = [], []
     for label in np.unique(labels_N):
         own_P2 = xy_N2[labels_N == label]
         x, y = own_P2[np.abs(own_P2 - np.median(own_P2, axis=0)).sum(axis=1).argmin()]
-        name = escape(shorten(measured.class_names[label], 18))
-        texts.append(f'<text x="{min(max(x, 60), WIDTH - 60):.0f}" y="{y + 6:.0f}">{name}</text>')
-    return "\n".join(texts)
+        names.append(shorten(measured.class_names[label], 18))
+        points.append((float(x), float(y)))
+    placed = place_labels(names, points, WIDTH, HEIGHT)
+    return "\n".join(
+        f'<text x="{x:.0f}" y="{y:.0f}" class="{side}">{escape(name)}</text>' for name, x, y, side in placed
+    )
 
 
-def _legend(measured: Measured, named: bool) -> str:
-    if not named:
+def _legend(measured: Measured, chosen_N: Tensor) -> str:
+    """Of the classes that are on the map."""
+    if measured.labels is None or not _is_named(measured):
         return ""
     num_classes = len(measured.class_names)
     items = "\n".join(
         f'<li><svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">'
         f"<{_shape(label, num_classes, 6, 6, 5)} {_look(label, num_classes, wrong=False)} /></svg>"
-        f"{escape(name)}</li>"
-        for label, name in enumerate(measured.class_names)
+        f"{escape(measured.class_names[label])}</li>"
+        for label in measured.labels[chosen_N].unique().tolist()
     )
     return f'<ul class="legend">\n{items}\n</ul>'

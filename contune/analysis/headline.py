@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from contune.analysis.page import escape, lead, missing, section
-from contune.analysis.wording import MEASURES, duration, measure_title, plural, wilson_interval
+from contune.analysis.wording import MEASURES, duration, measure_title, wilson_interval
+from contune.counts import plural
 
 _BASELINES = {
     "linear": "pixels-linear-fast",

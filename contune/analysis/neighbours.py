@@ -13,6 +13,8 @@ from contune.analysis.thumbnails import thumbnail
 
 NUM_QUERIES = 8
 NUM_NEIGHBOURS = 6
+LONGEST_IN_A_ROW = 6
+"""Letters of a class name that fit under one of six pictures side by side."""
 
 
 def neighbours(measured: Measured) -> str:
@@ -27,10 +29,12 @@ def neighbours(measured: Measured) -> str:
         _card(measured, query, indices, similarities)
         for query, indices, similarities in zip(queries, indices_QK.tolist(), similarities_QK.tolist(), strict=True)
     ]
-    text = "Left an image, then the most similar others of the same split, by cosine."
+    text = "First an image, then the most similar others of the same split, by cosine."
     if measured.labels is not None:
         text += " A dashed border and ✗ mark another class."
-    return section("neighbours", title, lead(text), '<div class="queries">', *cards, "</div>")
+    shown = {measured.class_of(index) or "" for index in (*queries, *indices_QK.flatten().tolist())}
+    look = "queries roomy" if max(map(len, shown)) > LONGEST_IN_A_ROW else "queries"
+    return section("neighbours", title, lead(text), f'<div class="{look}">', *cards, "</div>")
 
 
 def choose_queries(wrong_M: Tensor) -> list[int]:
@@ -72,11 +76,12 @@ def _card(measured: Measured, query: int, indices: list[int], similarities: list
 def _neighbour(measured: Measured, index: int, similarity: float, query: int) -> str:
     kind = measured.class_of(index)
     other = kind != measured.class_of(query)
-    mark = '<span class="mark" role="img" aria-label="another class">✗</span> ' if other else ""
-    caption = f"<figcaption>{mark}{escape(kind)}</figcaption>" if kind is not None else ""
-    hint = escape(f"{measured.images.names[index]}, cosine {similarity:.3f}")
+    mark = '<span class="mark" role="img" aria-label="another class">✗</span>' if other else ""
+    caption = f"<figcaption>{escape(kind)}</figcaption>" if kind is not None else ""
+    named = " · ".join(filter(None, (kind, str(measured.images.names[index]))))
+    hint = escape(f"{named}, cosine {similarity:.3f}")
     look = ' class="other"' if other else ""
-    return f'<li title="{hint}"><figure{look}>{_picture(measured, index)}{caption}</figure></li>'
+    return f'<li title="{hint}"><figure{look}>{_picture(measured, index)}{mark}{caption}</figure></li>'
 
 
 def _picture(measured: Measured, index: int) -> str:

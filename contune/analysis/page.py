@@ -7,6 +7,7 @@ import html
 from importlib import resources
 from pathlib import Path
 from string import Template
+from typing import Literal
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -29,9 +30,12 @@ $body
 </body>
 </html>
 """)
-_GENERATOR = '<meta name="generator" content="contune">'
+_GENERATOR = '<meta name="generator" content="contune {kind}">'
 _HEAD_LENGTH = 512
 """Characters in which a page of ours has it."""
+
+Kind = Literal["report", "comparison", "search", "gradients", "experiment"]
+"""What a page shows: a command writes over pages of its own kind."""
 
 
 def escape(value: object) -> str:
@@ -50,15 +54,15 @@ def shorten_path(path: str, length: int) -> str:
     return path if len(path) <= length else "…" + path[len(path) - length + 1 :]
 
 
-def page(title: str, body: str) -> str:
+def page(kind: Kind, title: str, body: str) -> str:
     style = resources.files("contune.analysis").joinpath("report.css").read_text(encoding="utf-8")
-    return _PAGE.substitute(title=escape(title), generator=_GENERATOR, style=style, body=body)
+    return _PAGE.substitute(title=escape(title), generator=_GENERATOR.format(kind=kind), style=style, body=body)
 
 
-def is_page(path: Path) -> bool:
-    """Whether `page` made what is in a file."""
+def is_page(path: Path, kind: Kind) -> bool:
+    """Whether `page` made what is in a file, of this kind."""
     with path.open(encoding="utf-8") as file:
-        return _GENERATOR in file.read(_HEAD_LENGTH)
+        return _GENERATOR.format(kind=kind) in file.read(_HEAD_LENGTH)
 
 
 def section(name: str, title: str, *parts: str) -> str:

@@ -66,7 +66,7 @@ def write_report(
         settings(config),
         environment(result),
     ]
-    text = page(f"{result['method']} on {data} · contune", "\n".join(body))
+    text = page("report", f"{result['method']} on {data} · contune", "\n".join(body))
     path.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -27,10 +27,6 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def plural(count: int, noun: str, ending: str = "s") -> str:
-    return f"{count:,} {noun}{'' if count == 1 else ending}"
-
-
 def wilson_interval(percent: float, num: int) -> tuple[float, float]:
     """The 95 % interval of a share seen in `num` images, in per cent; Wilson 1927, sound at 0 and 100 too."""
     z, p = 1.96, percent / 100

@@ -145,7 +145,7 @@ def _logged(trainer: Trainer, batches: Iterator[Batch], log: MetricsLog) -> Call
 
     def step() -> None:
         watch.add(trainer.take_step(*next(batches)))
-        if trainer.step % trainer.run.log_every == 0:
+        if trainer.step % trainer.log_every == 0:
             watch.ask(trainer.moment)
 
     return step

@@ -30,11 +30,12 @@ def analyze(
     """
     from contune.analysis.gradients.page import TABLE, rows
     from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES
-    from contune.analysis.gradients.written import ANCHORS_FILE, write_analysis
+    from contune.analysis.gradients.written import ANCHORS_FILE, check_place, write_analysis
     from contune.analyze import analyze_run
     from contune.console import say, show_table
     from contune.run import RunFolder
 
+    check_place(out or run, run)
     found = analyze_run(
         RunFolder(run),
         overrides or [],

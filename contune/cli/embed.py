@@ -24,7 +24,7 @@ def embed(
 ) -> None:
     """Write the embedding of every image to a parquet file.
 
-    The same command again goes on where it was stopped.
+    The same command again goes on where it was stopped; once it has ended, it writes the file anew.
 
     Examples: `contune embed runs/digits photos/ --out photos.parquet` ·
     `contune embed runs/photos data.parquet --dtype float16`

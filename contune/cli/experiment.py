@@ -30,7 +30,10 @@ def experiment(
     parallel: Annotated[
         int | None, typer.Option(help="Runs at a time; if not given up to 4 on a GPU, 1 on a CPU.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; runs/experiments/NAME if not given.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder; if not given runs/experiments/NAME, where settings differ NAME-HASH."),
+    ] = None,
     source: Annotated[
         Path | None, typer.Option("--from", help="A folder whose results count as done where their settings agree.")
     ] = None,

@@ -40,8 +40,9 @@ def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
     from contune.doctor import examine
 
     recipe, overrides = recipe_and_overrides(arguments)
-    findings = list(examine(config_of(recipe, overrides)))
-    for finding in findings:
+    is_bad = False
+    for finding in examine(config_of(recipe, overrides)):
         say(f"{finding.mark} {finding.text}")
-    if any(finding.is_bad for finding in findings):
+        is_bad |= finding.is_bad
+    if is_bad:
         raise typer.Exit(1)

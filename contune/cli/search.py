@@ -32,6 +32,8 @@ def search(
     Examples: `contune search runs/photos photos/ cat.jpg` ·
     `contune search runs/photos photos.parquet cat.jpg -k 20 --out cats.html`
     """
+    from functools import partial
+
     from contune.analysis.page import is_page
     from contune.console import printable, say, show_table
     from contune.data.out_file import check_like, check_out
@@ -42,7 +44,7 @@ def search(
 
     if out is not None:
         check_out(out, images, query, ending=".html")
-        check_like(out, is_page)
+        check_like(out, partial(is_page, kind="search"))
         check_skipped(out)
     num = 0
     skipped: list[Broken] = []

@@ -16,7 +16,13 @@ from contune.train.signals import stoppable
 @app.command()
 def train(
     arguments: Arguments = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder, with --seeds the one around them; if not given runs/RECIPE, where settings differ "
+            "runs/RECIPE-HASH."
+        ),
+    ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds with commas between: a run for each, in a folder of its own.")] = "",
     parallel: Annotated[
         int | None, typer.Option(help="With --seeds, runs at a time; if not given up to 4 on a GPU, 1 on a CPU.")
@@ -63,7 +69,7 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     say()
     show_measures(result)
     if "stages" in result:
-        say(f"\ntook     {in_words(result['stages'])}")
+        say(f"\ntook     {in_words(result['stages'], result.get('resumed_at'))}")
     say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
     if folder.report_file.exists():
         say(f"report   {folder.report_file}")
@@ -73,6 +79,7 @@ def _train_seeds(
     recipe: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool
 ) -> None:
     from contune.console import say, show_table
+    from contune.seed_folders import seed_folder
     from contune.train.many import Job, run_many
     from contune.train.summary import COLUMNS, summary
 
@@ -83,7 +90,7 @@ def _train_seeds(
     jobs = []
     for seed in seeds:
         own = overrides if seed == config_of(recipe, overrides).run.seed else [*overrides, f"run.seed={seed}"]
-        folder = out / f"seed{seed}" if out is not None else Path("runs") / run_name(recipe, own)
+        folder = seed_folder(out, seed) if out is not None else Path("runs") / run_name(recipe, own)
         jobs.append(Job(config_of(recipe, own), folder, f"seed {seed}"))
     try:
         results = run_many(jobs, parallel)

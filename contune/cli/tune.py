@@ -41,7 +41,13 @@ def tune(
     storage: Annotated[
         str | None, typer.Option(help="Of a search, a database that several hosts share, as a URL.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; runs/tune/RECIPE-HOW if not given.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder; if not given runs/tune/RECIPE-HOW, where settings differ RECIPE-HASH-HOW; "
+            "--epochs N adds -N-epochs."
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Find k1 and k2 of TCL by short runs on a validation split; the test split is never looked at.

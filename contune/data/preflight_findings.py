@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from contune.counts import agreeing, plural
 from contune.data.imageset import where_labels_may_be
 from contune.data.preflight import Preflight, SplitFacts
 from contune.findings import Finding, advice, fine, wrong
@@ -69,17 +70,28 @@ def _broken(found: Preflight) -> Iterator[Finding]:
     reasons = Counter(broken.reason.partition(" (")[0] for split in found.splits for broken in split.broken)
     total = sum(split.num for split in found.splits)
     if reasons:
-        most = "; ".join(f"{num:,} {reason}" for reason, num in reasons.most_common(4))
+        most = "; ".join(f"{num:,} {_of_so_many(reason, num)}" for reason, num in reasons.most_common(4))
+        them = agreeing(reasons.total(), "it", "them")
         yield wrong(
-            f"{reasons.total():,} of {total:,} images {'is' if reasons.total() == 1 else 'are'} broken ({most}); "
-            "mend or remove them, or train without them by data.broken=skip"
+            f"{_are_of(reasons.total(), total)} broken ({most}); "
+            f"mend or remove {them}, or train without {them} by data.broken=skip"
         )
     else:
-        yield fine(f"all {total:,} images decode")
+        yield fine("the only image decodes" if total == 1 else f"all {total:,} images decode")
 
 
 def _there_are(num: int, noun: str) -> str:
-    return f"{num:,} {noun} is" if num == 1 else f"{num:,} {noun}s are"
+    return f"{plural(num, noun)} {agreeing(num, 'is', 'are')}"
+
+
+def _are_of(num: int, total: int) -> str:
+    return f"{num:,} of {plural(total, 'image')} {agreeing(num, 'is', 'are')}"
+
+
+def _of_so_many(reason: str, num: int) -> str:
+    """`is damaged`, said of one image, as it is said of several."""
+    verb, _, rest = reason.partition(" ")
+    return f"{agreeing(num, verb, {'is': 'are', 'has': 'have'}.get(verb, verb))} {rest}"
 
 
 def _copies(found: Preflight) -> Iterator[Finding]:
@@ -110,18 +122,26 @@ def _copies(found: Preflight) -> Iterator[Finding]:
 def _look(found: Preflight) -> Iterator[Finding]:
     constant = [name for split in found.splits for name in split.constant]
     if constant:
-        yield advice(f"{len(constant):,} images have a single colour throughout, such as {constant[0]!r}")
+        yield advice(
+            f"{plural(len(constant), 'image')} {agreeing(len(constant), 'has', 'have')} a single colour throughout, "
+            f"such as {constant[0]!r}"
+        )
     sides = [(min(side), max(side), num) for split in found.splits for side, num in split.sides.items()]
     small = sum(num for shorter, _, num in sides if shorter < SMALL_SIDE)
     wide = sum(num for shorter, longer, num in sides if longer > WIDE * shorter)
     if small:
-        yield advice(f"{small:,} images are less than {SMALL_SIDE} pixels high or wide")
+        yield advice(f"{_there_are(small, 'image')} less than {SMALL_SIDE} pixels high or wide")
     if wide:
-        yield advice(f"{wide:,} images are over {WIDE} times as long as wide, and would be squashed to a square")
+        yield advice(
+            f"{_there_are(wide, 'image')} over {WIDE} times as long as wide, and would be squashed to a square"
+        )
     decoded = sum(num for *_, num in sides)
     gray = sum(split.num_gray for split in found.splits)
     if 0 < gray < decoded:
-        yield advice(f"{gray:,} of {decoded:,} images are gray and the others coloured; all are read as colour")
+        yield advice(
+            f"{_are_of(gray, decoded)} gray and the {agreeing(decoded - gray, 'other', 'others')} coloured; "
+            "all are read as colour"
+        )
 
 
 def _classes(found: Preflight) -> Iterator[Finding]:
@@ -134,7 +154,9 @@ def _classes(found: Preflight) -> Iterator[Finding]:
         empty = [name for name, num in split.classes.items() if not num]
         smallest, largest = min(split.classes.values()), max(split.classes.values())
         if empty and split.name == "train":
-            yield wrong(f"class {empty[0]!r} has no {split.name} image that decodes, as {len(empty)} in all")
+            several = f"{len(empty):,} classes, such as {empty[0]!r}, have"
+            whose = agreeing(len(empty), f"class {empty[0]!r} has", several)
+            yield wrong(f"{whose} no {split.name} image that decodes")
         elif largest > UNBALANCED * max(1, smallest):
             yield advice(
                 f"classes have from {smallest:,} to {largest:,} {split.name} images; "
@@ -144,12 +166,15 @@ def _classes(found: Preflight) -> Iterator[Finding]:
 
 def _around(found: Preflight) -> Iterator[Finding]:
     if found.left_alone:
-        kinds = ", ".join(f"{num:,} {suffix}" for suffix, num in found.left_alone.most_common(4))
-        yield advice(f"{found.left_alone.total():,} files are no images by their names and are left alone ({kinds})")
+        num = found.left_alone.total()
+        kinds = ", ".join(f"{each:,} {suffix}" for suffix, each in found.left_alone.most_common(4))
+        names = agreeing(num, "image by its name and is", "images by their names and are")
+        yield advice(f"{_there_are(num, 'file')} no {names} left alone ({kinds})")
     if found.circular_links:
+        num = len(found.circular_links)
         yield advice(
-            f"{len(found.circular_links):,} links lead back to a folder above them, such as "
-            f"{found.circular_links[0]!r}, and are not followed"
+            f"{plural(num, 'link')} {agreeing(num, 'leads', 'lead')} back to a folder above, such as "
+            f"{found.circular_links[0]!r}, and {agreeing(num, 'is', 'are')} not followed"
         )
 
 

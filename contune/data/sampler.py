@@ -1,7 +1,9 @@
 """Which images in which order: pure functions of (seed, epoch).
 
-Shapes: B batches, P classes in a batch, K images of each.
+Shapes: B batches, P classes in a batch, K images of each, X of which have one more.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,17 +18,19 @@ def shuffled_order(num: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(num, generator=mixed_generator(seed, epoch))
 
 
-def balanced_batches(labels: Tensor, classes_per_batch: int, images_per_class: int, seed: int, epoch: int) -> Tensor:
-    """Class-balanced batches for imbalanced data: positions (B, P·K), class after class in each row.
+def balanced_batches(
+    labels: Tensor, classes_per_batch: int, images_per_class: int, seed: int, epoch: int, *, extra: int = 0
+) -> Tensor:
+    """Class-balanced batches for imbalanced data: positions (B, P·K + X), class after class in each row.
 
-    A row has P different classes and K images of each. Over the epoch every class comes equally often, give
-    or take one. A class deals its images like a deck of cards, all of them before any comes again, and in
-    one row the same image comes twice only where the class has fewer than K. An epoch has
-    len(labels) // (P·K) rows.
+    A row has P different classes and K images of each; X of them, the `extra`, have one more. Over the epoch every
+    class comes equally often, give or take one. A class deals its images like a deck of cards, all of them before any
+    comes again, and in one row the same image comes twice only where the class has fewer than the row takes. An epoch
+    has len(labels) // (P·K + X) rows.
     """
     P, K = classes_per_batch, images_per_class
     classes, counts = np.unique(labels.numpy(), return_counts=True)
-    num_batches = _num_batches(len(labels), len(classes), P, K)
+    num_batches = _num_batches(len(labels), len(classes), P, K, extra)
     generator = mixed_generator(seed, epoch)
     by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
     decks = [_Deck(members, generator) for members in by_class]
@@ -35,18 +39,44 @@ def balanced_batches(labels: Tensor, classes_per_batch: int, images_per_class: i
     for _ in range(num_batches):
         least_used = (uses + torch.rand(len(classes), generator=generator)).argsort()[:P]
         uses[least_used] += 1
-        batches.append([image for c in least_used.tolist() for image in decks[c].draw(K)])
+        uses[least_used[:extra]] += 1
+        sizes = [K + 1] * extra + [K] * (P - extra)
+        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in decks[c].draw(size)])
     return torch.tensor(batches)
 
 
-def _num_batches(num: int, num_classes: int, P: int, K: int) -> int:
+class Shares(NamedTuple):
+    """What a balanced batch is made of."""
+
+    classes: int
+    images: int
+    """Of each class."""
+    extra: int
+    """How many of the classes have one image more."""
+
+
+def shares(batch: int, images_per_class: int, num_classes: int) -> Shares:
+    """As many classes as fit; where there are fewer, all of them and more images of each, so that the batch is full.
+
+    The batch is to be a multiple of `images_per_class` where there are more classes than fit.
+    """
+    classes = min(batch // images_per_class, num_classes)
+    return Shares(classes, batch // classes, batch % classes)
+
+
+def _num_batches(num: int, num_classes: int, P: int, K: int, X: int) -> int:
     if P < 1 or K < 1:
         raise UserError(f"a balanced batch of {P} classes × {K} images is empty; both are at least 1")
+    if not 0 <= X < P:
+        raise UserError(f"extra={X} of {P} classes have one image more; give a number from 0 to {P - 1}")
     if num_classes < P:
-        raise UserError(f"a balanced batch of {P} classes needs as many in the data, which has {num_classes}")
-    if num < P * K:
-        raise UserError(f"a balanced batch of {P} × {K} = {P * K} images is more than the {num} in the data")
-    return num // (P * K)
+        raise UserError(
+            f"a balanced batch of {P} classes needs as many in the data, which has {num_classes}; "
+            "take fewer, and more images of each"
+        )
+    if num < P * K + X:
+        raise UserError(f"a balanced batch of {P} × {K} = {P * K} images is more than the {num} in the data; lower it")
+    return num // (P * K + X)
 
 
 class _Deck:

@@ -1,7 +1,7 @@
 """A table that is written in parts, so that a job which was stopped goes on where it was, and finished at once.
 
 `x.parquet.parts/` holds what the job is, and a small parquet file for every few thousand images; at the end they become
-the row groups of `x.parquet`.
+the row groups of `x.parquet`. A table that was there before stays until then.
 """
 
 import json
@@ -27,8 +27,6 @@ class Parts:
 
     def __init__(self, out: Path, job: dict[str, Any]) -> None:
         self.out, self.folder = out, parts_folder(out)
-        if out.exists():
-            raise UserError(f"{out} is there already; remove it, or give another file with --out")
         self._compare(job)
         self.job = job
         self.files = list(takewhile(Path.exists, map(self._path, count())))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contune.analysis.page import escape, page, shorten_path
 from contune.analysis.thumbnails import thumbnail
-from contune.analysis.wording import plural
+from contune.counts import plural
 from contune.data.broken import BrokenImageError
 from contune.data.images import EncodedImages
 from contune.data.imageset import ImageSet
@@ -30,7 +30,7 @@ def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: s
 <p class="facts">{text}</p>
 </header>"""
     body = "\n".join([header, '<div class="searches">', *map(_card, found), "</div>"])
-    write_whole(path, page(f"search by {Path(run).name or run} · contune", body))
+    write_whole(path, page("search", f"search by {Path(run).name or run} · contune", body))
 
 
 def _card(found: Found) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contune.data.broken import Broken, none_decoded
+from contune.data.out_file import check_like
 from contune.embedding.embeddings import BATCH, Embedded, embed
 from contune.embedding.parts import Parts
 from contune.embedding.source import Images, open_source
@@ -54,11 +55,13 @@ def write_embeddings(
 ) -> Written:
     """All embeddings of `images` into the table `out`; goes on where a call that was stopped left off.
 
-    Columns: path, label (where known), embedding. The metadata `contune` says which encoder made them.
+    A finished table is replaced, a file that is none left alone. Columns: path, label (where known), embedding. The
+    metadata `contune` says which encoder made them.
     """
     if kind not in KINDS:
         raise unknown("type of numbers", kind, KINDS)
     encoder, source = load_encoder(run), open_source(images)
+    check_like(out, is_table)
     digest = encoder_digest(run)
     parts = Parts(out, {"encoder": digest, "images": source.identity(), "type of numbers": kind})
     num_before, began = parts.num_seen, time.perf_counter()
@@ -95,6 +98,11 @@ def num_images(images: str) -> int:
     """In a table of embeddings, or wherever else images are."""
     stored = Stored.open(Path(images).expanduser())
     return open_source(images).num if stored is None else int(pq.read_metadata(stored.path).num_rows)
+
+
+def is_table(path: Path) -> bool:
+    """Whether `write_embeddings` made what is in a file."""
+    return Stored.open(path) is not None
 
 
 def encoder_digest(run: Path) -> str:

@@ -110,4 +110,4 @@ def _page(table: Table, outcomes: Sequence[Outcome], svg: str) -> str:
 </header>
 <figure class="drawing">{drawing}</figure>
 {to_html(table)}"""
-    return page(f"{table.title} · contune", body)
+    return page("experiment", f"{table.title} · contune", body)

@@ -16,8 +16,6 @@ from contune.recipes.reported import K1_50000
 K1 = (10, 100, 1000, 2000, 4000, 8000, 20000, 50000)
 """The paper does not name its values; these go from none of an effect to too much, about those that it recommends."""
 K1_DIGITS = (10, 100, 500, 2000, 5000)
-OFTEN = ("run.log_every=5",)
-"""So that a run of 280 steps has a curve."""
 
 
 def k1() -> Experiment:
@@ -37,7 +35,6 @@ def k1_digits() -> Experiment:
     return Experiment(
         title="What k1 does, handwritten digits",
         rows=(_supcon("digits"), *(_k1("digits", value) for value in K1_DIGITS)),
-        overrides=OFTEN,
         make_table=_k1_table,
         make_figure=k1_figure,
     )
@@ -58,7 +55,6 @@ def k2_digits() -> Experiment:
     return Experiment(
         title="What k2 gives back when k1 is too large, handwritten digits",
         rows=(_supcon("digits"), *(_k2("digits", 5000, value) for value in (1, 3))),
-        overrides=OFTEN,
         make_table=_k2_table,
         make_figure=k2_figure,
     )

@@ -71,7 +71,8 @@ def _training(result: dict[str, Any] | None) -> str:
 def _preprocessing(source: Source) -> str:
     spec = source.spec
     return (
-        f"{'Gray' if spec.channels == 1 else 'RGB'}, squashed to {spec.image_size}×{spec.image_size} (bilinear, "
+        "Upright as their EXIF says, transparency on white, of 16 bits the high byte (Pillow's `convert` clips them), "
+        f"{'gray' if spec.channels == 1 else 'RGB'}, squashed to {spec.image_size}×{spec.image_size} (bilinear, "
         f"antialiased), divided by 255, less the mean {_text(spec.mean)}, divided by {_text(spec.std)}."
     )
 

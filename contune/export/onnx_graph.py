@@ -23,6 +23,7 @@ from contune.export.agreement import (
     photos,
     photos_of_other_sizes,
 )
+from contune.export.opened import IMPORT, opened
 from contune.export.resize_graph import squash
 from contune.export.source import Source, Written
 from contune.models.classifier import Classifier
@@ -126,16 +127,17 @@ def _deviation(source: Source, session: Any, images_NCHW: Tensor) -> float:
 
 def _usage(source: Source, half: bool) -> str:
     spec = source.spec
-    mode, shape = ("L", "[None, :, :, None]") if spec.channels == 1 else ("RGB", "[None]")
+    shape = "[None, :, :, None]" if spec.channels == 1 else "[None]"
     weights = "Weights are in half precision; outputs are float32." if half else "Weights and outputs are float32."
     imports = "import numpy, onnxruntime" if source.classifier is None else _IMPORTS
     return f"""\
 ```python
 {imports}
-from PIL import Image
+{IMPORT}
 
 session = onnxruntime.InferenceSession("{ONNX_FILE}")
-images = numpy.asarray(Image.open("photo.png").convert("{mode}")){shape}
+{opened(spec.channels)}
+images = numpy.asarray(image){shape}
 (features,) = session.run(["features"], {{"images": images}})
 {_classes(source)}```
 

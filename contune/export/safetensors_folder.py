@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from contune.export.agreement import TOLERANCE, check, deviation, photos
+from contune.export.opened import IMPORT, opened
 from contune.export.source import Source, Written
 from contune.models import load_encoder, save_encoder
 from contune.models.classifier import CLASSIFIER_FILE, save_classifier
@@ -34,26 +35,24 @@ def write_safetensors(source: Source, folder: Path) -> Written:
 
 def _usage(source: Source) -> str:
     spec = source.spec
-    size, mode = spec.image_size, "L" if spec.channels == 1 else "RGB"
+    size = spec.image_size
     to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
     return f"""\
-With contune, which resizes and normalises uint8 images by itself:
+With contune, which prepares images by itself:
 
 ```python
-import contune, numpy, torch
-from PIL import Image
+import contune
 
-encoder = contune.load_encoder(".")
-image = torch.tensor(numpy.asarray(Image.open("photo.png").convert("{mode}"))){to_tensor}
-with torch.no_grad():
-    features = encoder(image)
+encoder = contune.load_encoder(".")  # also a torch Module, of uint8 images (batch, {spec.channels}, height, width)
+(part,) = contune.embed(encoder, ["photo.png"])
+features = part.embeddings
 ```
 
 With PyTorch alone, and timm for the network:
 
 ```python
 import numpy, timm, torch
-from PIL import Image
+{IMPORT}
 from safetensors.torch import load_file
 
 {_network(source)}
@@ -61,7 +60,8 @@ model.load_state_dict(load_file("{ENCODER_FILE}"))
 model.eval()
 
 mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
-image = Image.open("photo.png").convert("{mode}").resize(({size}, {size}), Image.Resampling.BILINEAR)
+{opened(spec.channels)}
+image = image.resize(({size}, {size}), Image.Resampling.BILINEAR)
 image = torch.tensor(numpy.asarray(image)){to_tensor}
 with torch.no_grad():
     features = model((image / 255 - mean) / std)

@@ -10,6 +10,7 @@ from torch import Tensor
 from contune._vision import timm
 from contune.errors import UserError
 from contune.export.agreement import TOLERANCE, check, deviation, photos
+from contune.export.opened import IMPORT, opened
 from contune.export.source import Source, Written
 from contune.export.timm_stem import ENLARGED, stem_in_timms_parts
 from contune.models.saved import EncoderSpec
@@ -104,16 +105,17 @@ def _deviation(source: Source, folder: Path, enlarged: int) -> float:
 
 
 def _usage(spec: EncoderSpec, enlarged: int) -> str:
-    size, mode = spec.image_size, "L" if spec.channels == 1 else "RGB"
+    size = spec.image_size
     text = f"""\
 ```python
 import timm, torch
-from PIL import Image
+{IMPORT}
 
 model = timm.create_model("local-dir:.", pretrained=True).eval()  # a path instead of the dot, or hf-hub:OWNER/NAME
 transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
 
-image = Image.open("photo.png").convert("{mode}").resize(({size}, {size}), Image.Resampling.BILINEAR)
+{opened(spec.channels)}
+image = image.resize(({size}, {size}), Image.Resampling.BILINEAR)
 with torch.no_grad():
     features = model(transform(image).unsqueeze(0))
 ```

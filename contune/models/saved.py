@@ -15,6 +15,7 @@ from contune.data.augment import eval_transform
 from contune.errors import UserError
 from contune.files import whole_file
 from contune.models.encoders import build_encoder
+from contune.seed_folders import one_of_them
 
 ENCODER_FILE = "encoder.safetensors"
 LARGEST = 8192
@@ -93,7 +94,8 @@ def load_encoder(path: str | Path) -> ImageEncoder:
     file = Path(path)
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.exists():
-        raise UserError(f"no encoder at {file}; a run folder has one once its training has ended")
+        way_out = one_of_them(Path(path)) or "a run folder has one once its training has ended"
+        raise UserError(f"no encoder at {file}; {way_out}")
     try:
         with safe_open(file, framework="pt") as opened:
             metadata: dict[str, str] = opened.metadata() or {}

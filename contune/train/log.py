@@ -10,6 +10,13 @@ from contune import distributed
 from contune.files import unwritable, write_whole
 
 METRICS = "metrics.jsonl"
+USUAL_INTERVAL = 20
+LINES_OF_A_CURVE = 50
+
+
+def log_interval(asked: int | None, num_steps: int) -> int:
+    """Steps between lines: as asked for, or as many as leave a short run enough lines to see how its loss went."""
+    return asked or min(USUAL_INTERVAL, max(1, num_steps // LINES_OF_A_CURVE))
 
 
 class MetricsLog:

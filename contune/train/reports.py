@@ -1,6 +1,7 @@
 """`contune report`: pages made again, or of several runs together, from what their folders hold."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,16 +24,25 @@ from contune.train.trained_on import check_measured
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
     """One finished run: its report.html again; several, or one that has not ended: a comparison. Where it is."""
-    several = list({folder.path.resolve(): folder for folder in folders}.values())
-    for folder in several:
-        folder.config()  # says so where it is no run
-    own = several[0].report_file
-    path = out or (own if len(several) == 1 else Path("comparison.html"))
-    if path != own:
-        check_like(path, is_page)
-    if len(several) == 1 and several[0].result() is not None:
-        return _rewrite(several[0], path)
-    return _compare(several, path)
+    several = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
+    for run in several:
+        run.config()  # says so where it is no run
+    if len(several) > 1:
+        path = out or Path("comparison.html")
+        check_like(path, partial(is_page, kind="comparison"))
+        return _compare(several, path)
+    (run,) = several
+    path = out or run.report_file
+    if path.resolve() != run.report_file.resolve():
+        _check_not_of_another(path)
+        check_like(path, partial(is_page, kind="report"))
+    return _compare(several, path) if run.result() is None else _rewrite(run, path)
+
+
+def _check_not_of_another(path: Path) -> None:
+    folder = RunFolder(path.parent)
+    if path.name == folder.report_file.name and folder.config_file.exists():
+        raise UserError(f"{path} is the place of another run's report; give another file with --out")
 
 
 def _rewrite(folder: RunFolder, path: Path) -> Path:

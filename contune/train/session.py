@@ -7,6 +7,7 @@ from contune import distributed
 from contune.analysis.ahead import MapAhead
 from contune.config import Config
 from contune.console import say
+from contune.counts import plural
 from contune.data import ImageSet
 from contune.data.loader import Loader
 from contune.errors import UserError
@@ -18,6 +19,7 @@ from contune.models.classifier import CLASSIFIER_FILE
 from contune.run import RunFolder
 from contune.settings import split_assignment
 from contune.train import trained_on
+from contune.train.checkpoint import saved_step
 from contune.train.device import choose_device, hardware_name
 from contune.train.engine import Engine
 from contune.train.log import read_metrics
@@ -57,6 +59,9 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
         write_skipped(folder.path, setup.dataset.skipped)
         trained_on.write(folder.path, setup)
     say(describe(setup, method, trainer.engine))
+    resumed_at = saved_step(folder.path) if distributed.is_main() else 0
+    if resumed_at:
+        say(f"goes on from step {resumed_at:,} of {trainer.num_steps:,}")
     stopwatch.lap("data")
     trainer.fit()
     stopwatch.lap("training")
@@ -78,6 +83,8 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     if config.run.report:
         _report(folder, setup, result, evaluation, test_set, ahead)
         stopwatch.lap("report")
+    if resumed_at:
+        result["resumed_at"] = resumed_at  # what `stages` begin with; `seconds` are of the whole training
     result["stages"] = {stage: round(seconds, 2) for stage, seconds in stopwatch.seconds.items()}
     folder.write_result(result)
     return result
@@ -111,16 +118,22 @@ def describe(setup: Setup, method: Method, engine: Engine) -> str:
     """Two lines on what is about to happen."""
     config, dataset, spec = setup.config, setup.dataset, setup.spec
     test = setup.eval_set()
+    num_test = 0 if test is None else len(test)
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
     return (
-        f"{dataset.name}: {len(dataset.train):,} training and {0 if test is None else len(test):,} {config.eval.split} "
-        f"images of {spec.image_size}×{spec.image_size}×{spec.channels}, {setup.num_classes} classes"
+        f"{dataset.name}: {len(dataset.train):,} training and {plural(num_test, f'{config.eval.split} image')} "
+        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {_classes(setup)}"
         f"{skipped_words(dataset.skipped)}{f'; {setup.where_labels_may_be()}' if dataset.maybe_labels else ''}\n"
-        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), {config.optim.epochs} epochs of "
-        f"{batch} images × {views} views = {batch * views} embeddings a batch, "
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), "
+        f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
+        f"{plural(batch * views, 'embedding')} a batch, "
         f"on {hardware_name(setup.device)}, {engine}"
     )
+
+
+def _classes(setup: Setup) -> str:
+    return plural(setup.num_classes, "class", "es") if setup.num_classes else "no labels"
 
 
 @way_around()

@@ -17,7 +17,8 @@ class Stopwatch:
         self._since = now
 
 
-def in_words(seconds: dict[str, float]) -> str:
-    """`61 s: data 2 s, training 40 s, measuring 15 s, report 4 s`"""
+def in_words(seconds: dict[str, float], resumed_at: int | None = None) -> str:
+    """`61 s: data 2 s, training 40 s, measuring 15 s, report 4 s`, of a whole run or since the step it went on from."""
     stages = ", ".join(f"{stage} {value:.0f} s" for stage, value in seconds.items())
-    return f"{sum(seconds.values()):.0f} s: {stages}"
+    since = "" if resumed_at is None else f" since it went on from step {resumed_at:,}"
+    return f"{sum(seconds.values()):.0f} s{since}: {stages}"

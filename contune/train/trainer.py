@@ -30,7 +30,7 @@ from contune.train.finite import CHECKED, checked
 from contune.train.gradients import recorder_for
 from contune.train.graph import GraphedStep, Step
 from contune.train.guard import Guard
-from contune.train.log import MetricsLog
+from contune.train.log import MetricsLog, log_interval
 from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
 from contune.train.optim import build_optimizer, set_learning_rate
@@ -52,6 +52,7 @@ class Trainer:
         self.local_batch = local_batch(setup.config, len(loader))
         self.steps_per_epoch = len(self._epoch_indices(0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
+        self.log_every = log_interval(self.run.log_every, self.num_steps)
         self.augmenter = setup.augmenter(view_policies(setup.config.augment))
         self.engine = choose_engine(
             self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=has_norms_to_fuse(method)
@@ -91,7 +92,7 @@ class Trainer:
             saved_at = time.monotonic()
             for images_BCHW, labels_B in self._batches(self.step):
                 watch.add(self.take_step(images_BCHW, labels_B))
-                logs = self.step % self.run.log_every == 0 or self.step == self.num_steps
+                logs = self.step % self.log_every == 0 or self.step == self.num_steps
                 if logs:
                     watch.ask(self.moment)
                 stopped = self._is_stopped(asked(), logs)

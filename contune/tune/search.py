@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from contune.analysis.wording import plural
 from contune.console import say
+from contune.counts import plural
 from contune.data.seeding import mixed_seed
 from contune.errors import UserError
 from contune.tune.short_run import ShortRun, look_epochs

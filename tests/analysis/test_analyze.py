@@ -220,6 +220,35 @@ def test_a_file_in_the_place_of_the_folder(place: Path, tmp_path: Path) -> None:
     assert (outcome.code, outcome.err) == (2, f"contune: {tmp_path / 'file'} is a file; give a folder with --out\n")
 
 
+def test_the_analysis_of_another_run_is_left_alone(place: Path, tmp_path: Path) -> None:
+    of_one = (place / "digits", "--batches", "1", "--k1", "0", "--k2", "1", "--out")
+    of_another = (place / "digits-supcon", *of_one[1:])
+    for _ in range(2):
+        assert contune("analyze", *of_one, tmp_path / "out").code == 0, "its own is written over"
+    before = {file: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    outcome = contune("analyze", *of_another, tmp_path / "out")
+    sentence = f"{tmp_path}/out holds the analysis of {place}/digits, not of {place}/digits-supcon; give another folder"
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert sentence in outcome.err
+    assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+    outcome = contune("analyze", *of_another, place / "digits-ce")
+    assert outcome.code == 2
+    assert f"{place}/digits-ce is the folder of another run than {place}/digits-supcon; give another" in outcome.err
+    assert not (place / "digits-ce" / "gradients.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("gradients.json", "[1]"), ("gradients.json", "{"), ("gradients.html", "mine"), ("gradients.png", "mine")],
+)
+def test_files_of_others_are_not_written_over(name: str, content: str, place: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    outcome = contune("analyze", place / "digits", *QUICK, "--out", tmp_path)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert f"{tmp_path / name} is not what this command wrote; give another folder with --out" in outcome.err
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, content)]
+
+
 def test_a_sweep_is_the_mean_over_batches() -> None:
     batches = [(torch.randn(20, 4, generator=torch.Generator().manual_seed(i)), torch.arange(20) % 4) for i in range(3)]
     found = sweep(batches, Plan(0.1, 10.0, 1.0, (2.0,), (3.0,)))

@@ -105,10 +105,22 @@ def test_words_that_two_settings_share_have_their_section() -> None:
 
 
 def test_where_one_thing_was_changed_at_a_time_only_that_is_named() -> None:
-    changes = ("method.k1=50", "method.k2=2", "optim.lr=0.3", "optim.epochs=3", "augment.policy=none")
+    changes = ("optim.momentum=0.5", "optim.lr=0.3", "optim.epochs=3", "augment.policy=none")
     assert of("", *changes, "method.name=supcon") == [
-        "tcl", "tcl, k1 50", "tcl, k2 2", "tcl, lr 0.3", "tcl, epochs 3", "tcl, policy none", "supcon",
+        "tcl", "tcl, momentum 0.5", "tcl, lr 0.3", "tcl, epochs 3", "tcl, policy none", "supcon",
     ]  # fmt: skip
+
+
+def test_the_knobs_of_a_method_are_named_also_where_most_rows_have_the_same() -> None:
+    small = "model.encoder=resnet-mini optim.epochs=40 data.image_size=16"
+    large = "model.encoder=resnet18 optim.epochs=4 data.image_size=32"
+    assert of(f"{small} method.k1=5000", f"{small} method.k1=500", f"{large} method.k1=500") == [
+        "tcl, k1 5000",
+        "tcl, k1 500",
+        "tcl, k1 500, encoder resnet18, epochs 4, image_size 32",
+    ]
+    changes = ("method.k1=7", "method.k2=2", "method.temperature=1", "method.projector_dim=9")
+    assert of("", *changes) == ["tcl", "tcl, k1 7", "tcl, k2 2", "tcl, temperature 1", "tcl, projector_dim 9"]
 
 
 def test_many_changes_are_told_at_once() -> None:

@@ -12,6 +12,7 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from contune.analysis.comparison.page import comparison_page
+from contune.analysis.measured import Measured
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -132,6 +133,33 @@ def test_curves_stay_inside_their_cards(browser: webdriver.Chrome, tmp_path: Pat
         "[...document.querySelectorAll('.curves text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
     )
     assert ask(browser, inside)
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("as_card", [False, True])
+def test_names_on_a_map_are_whole_and_off_each_other(
+    browser: webdriver.Chrome, tmp_path: Path, width: int, as_card: bool
+) -> None:
+    run = finished_run(90, 6, class_name="WIDE Mannequin {}")
+    if as_card:
+        measured = Measured(
+            images=run["images"], channels=1, class_names=run["class_names"], features=run["features_MD"],
+            predicted=run["predicted_M"],
+        )  # fmt: skip
+        page = comparison_page([made_up("a"), made_up("b", "method.k1=1")], {"a": measured, "b": measured})
+        (tmp_path / "page.html").write_text(page, encoding="utf-8")
+        open_page(browser, tmp_path / "page.html", width)
+    else:
+        show(browser, tmp_path, run, width)
+    box = "(node => (({left, right, top, bottom}) => [left, right, top, bottom])(node.getBoundingClientRect()))"
+    left, right, top, bottom = ask(browser, f"{box}(document.querySelector('.map'))")
+    labels = ask(browser, f"[...document.querySelector('.map').querySelectorAll('text')].map({box})")
+    assert len(labels) == 6
+    for place, (x0, x1, y0, y1) in enumerate(labels):
+        assert left <= x0 < x1 <= right
+        assert top <= y0 < y1 <= bottom
+        for a0, a1, b0, b1 in labels[:place]:  # a line's box is a little higher than its letters
+            assert x1 <= a0 or a1 <= x0 or min(y1, b1) - max(y0, b0) < 0.2 * (y1 - y0)
 
 
 @pytest.mark.parametrize(("scheme", "brighter"), [("light", "background"), ("dark", "text")])

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from command_line import contune, train
+from pictures import write_picture
 from strict_html import Page
 
+from contune.analysis.page import Kind
+from contune.analysis.page import page as page_of
 from contune.experiments.outcome import KNN, LINEAR, TOP1, Outcome
 from contune.experiments.plan import Row
 
@@ -66,6 +69,54 @@ def test_pages_are_written_over_their_like_alone(runs: Path, tmp_path: Path, mon
     (tmp_path / "comparison.html").unlink()
     for _ in range(2):
         assert contune("report", runs / "begun", "--out", "comparison.html").code == 0
+
+
+@pytest.mark.parametrize("kind", ["report", "comparison", "search", "gradients", "experiment"])
+def test_pages_of_other_kinds_are_left_alone(kind: Kind, runs: Path, tmp_path: Path) -> None:
+    other = tmp_path / "page.html"
+    for own, words in (
+        ("report", (runs / "one",)),
+        ("report", (runs / "begun",)),
+        ("comparison", (runs / "one", runs / "begun")),
+    ):
+        other.write_text(page_of(kind, "a page", ""))
+        before = other.read_text()
+        outcome = contune("report", *words, "--out", other)
+        assert outcome.code == (0 if kind == own else 2)
+        assert (other.read_text() == before) == (kind != own)
+
+
+def test_the_report_of_a_run_is_written_by_nothing_else(runs: Path) -> None:
+    assert contune("report", runs / "one").code == 0
+    own = runs / "one" / "report.html"
+    before = own.read_text()
+    for words, sentence in (
+        ((runs / "one", runs / "begun"), f"{own} is there already and is not what this command writes"),
+        ((runs / "begun",), f"{own} is the place of another run's report; give another file with --out"),
+    ):
+        outcome = contune("report", *words, "--out", own)
+        assert outcome.code == 2
+        assert sentence in outcome.err
+    assert own.read_text() == before
+    own.write_text("damaged")
+    assert contune("report", runs / "one", "--out", runs / "begun" / ".." / "one" / "report.html").code == 0
+    assert own.read_text() == before
+
+
+def test_the_folder_of_seeds_stands_for_its_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (10, 9):
+        shutil.copytree(runs / "one", tmp_path / "seeds" / f"seed{seed}")
+    (tmp_path / "seeds" / "seed-of-mine").mkdir()
+    write_picture(tmp_path / "photo.png", seed=0)
+    outcome = contune("report", "seeds")
+    assert outcome.code == 0, outcome.err
+    shown = Page((tmp_path / "comparison.html").read_text(encoding="utf-8")).text
+    assert 0 < shown.index("seeds/seed9") < shown.index("seeds/seed10")
+    for command, words in (("eval", ()), ("analyze", ()), ("export", ("--to", "timm")), ("embed", ("photo.png",))):
+        outcome = contune(command, "seeds", *words)
+        assert outcome.code == 2
+        assert "its runs are in folders by seed, so name one of them, such as seeds/seed9" in outcome.err, command
 
 
 def test_it_agrees_with_an_experiment_of_the_same_runs(runs: Path, tmp_path: Path) -> None:

@@ -153,3 +153,24 @@ def test_without_labels_neighbours_are_not_judged(tmp_path: Path) -> None:
 def test_an_empty_split_is_no_split(tmp_path: Path) -> None:
     empty = unlabelled_run() | {"images": image_set(None, 0), "features_MD": torch.zeros(0, 3)}
     assert "has no test split" in Page(report(tmp_path, empty)).text
+
+
+def test_a_class_without_test_images_is_not_in_the_legend(tmp_path: Path) -> None:
+    run = finished_run()
+    run["class_names"] = (*run["class_names"], "never tested")
+    source = report(tmp_path, run)
+    legend = source[source.index('<ul class="legend">') :].partition("</ul>")[0]
+    assert [f"class {k}</li>" in legend for k in range(3)] == [True] * 3
+    assert "never tested" not in legend
+    assert "so not measured: never tested." in source
+
+
+@pytest.mark.parametrize(("name", "look"), [("c{}", "queries"), ("motorcycle {}", "queries roomy")])
+def test_long_names_get_room_among_the_neighbours_and_are_whole_on_hovering(
+    tmp_path: Path, name: str, look: str
+) -> None:
+    page = Page(report(tmp_path, finished_run(60, 3, class_name=name)))
+    assert [a["class"] for a in page.all("div") if "queries" in (a.get("class") or "")] == [look]
+    titles = [a["title"] for a in page.all("li") if "cosine" in (a.get("title") or "")]
+    assert len(titles) == 8 * 6
+    assert all(title.startswith(name.format("")) for title in titles)

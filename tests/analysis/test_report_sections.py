@@ -1,13 +1,16 @@
 """What the sections compute, on cases that can be checked by hand."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
+from finished_runs import image_set
 
 from contune.analysis.classes import per_class
-from contune.analysis.confusion import frequent_mistakes, worst_classes
+from contune.analysis.confusion import confusions, frequent_mistakes, worst_classes
 from contune.analysis.curves import MAX_POINTS, curves, draw, number
-from contune.analysis.measured import evenly_spaced
+from contune.analysis.measured import Measured, evenly_spaced
 from contune.analysis.neighbours import choose_queries, nearest
 from contune.analysis.page import escape, shorten, shorten_path
 from contune.analysis.projection import project
@@ -65,6 +68,28 @@ def test_many_classes_show_the_worst_and_the_best() -> None:
     html = per_class("linear", accuracy, dict.fromkeys(accuracy, 7))
     shown = [name for name in accuracy if f">{name}<" in html]
     assert shown == [f"c{k:02d}" for k in [*range(15), *range(35, 40)]]
+    assert "not measured" not in html
+
+
+def test_classes_without_images_are_named() -> None:
+    counts = {"cat": 3, "dog <b>": 0} | {f"c{k:02d}": 0 for k in range(20)}
+    html = per_class("knn", {"cat": 50.0}, counts)
+    assert "so not measured: dog &lt;b&gt;, c00, c01" in html
+    assert "c10 and 9 more." in html
+
+
+def test_other_is_a_column_only_where_others_were_meant() -> None:
+    names = tuple(f"class {k}" for k in range(14))
+    labels_M = torch.arange(28) % 14
+    few = labels_M.clone()
+    few[:2] = torch.tensor([1, 0])
+    many = (labels_M + (labels_M < 12).long() * 2) % 14
+    for predicted_M, expected in ((few, False), (many, True)):
+        measured = Measured(
+            images=image_set(labels_M, 28), channels=1, class_names=names, features=torch.ones(28, 2),
+            predicted=predicted_M,
+        )  # fmt: skip
+        assert ("<span>other</span>" in confusions(measured, "probe")) == expected
 
 
 def test_curves_leave_out_what_is_not_finite_and_say_so() -> None:
@@ -81,8 +106,24 @@ def test_long_runs_are_drawn_by_their_means() -> None:
     assert "mean of 3 logged lines" in curves([{"step": i, "loss": 0.1} for i in range(num)])
 
 
-def test_one_logged_line_is_a_dot() -> None:
-    assert "<use" in draw("loss", "step", np.array([[1.0, 2.0]]), "")
+def test_one_logged_line_is_a_dot_of_each_loss_above_its_step() -> None:
+    alone, beside = np.array([[2.0, 0.05]]), np.array([[2.0, 0.04]])
+    svg = draw("positive_gradient", "step", alone, "", beside)
+    assert svg.count("<use") == 4  # two in the drawing, two in its legend
+    assert ">2</text>" in svg
+    assert not re.search(r">(1\.9|2\.0|1\.95|2\.05|2\.1)</text>", svg)
+
+
+def test_points_are_marked_where_they_are_few() -> None:
+    few, many = (np.stack([np.arange(num), np.arange(num) % 3], axis=1) for num in (12, 13))
+    assert draw("loss", "step", few, "").count("<use") == 12
+    assert "<use" not in draw("loss", "step", many, "")
+
+
+def test_the_learning_rate_in_bold_is_called_what_it_is() -> None:
+    html = curves([{"step": step, "loss": 1.0, "lr": lr} for step, lr in ((20, 0.03585), (28, 0.001))])
+    assert "Learning rate <b>0.03585</b>" in html
+    assert "the highest of those logged" in html
 
 
 def test_curves_are_drawn_in_the_pages_colours() -> None:

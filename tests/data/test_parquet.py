@@ -148,7 +148,7 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
         in contune("doctor", "images-ssl", *images[:4]).out
     )
     unlabelled = contune("train", "images-ssl", *images)
-    assert f"0 classes; {way} data.label_column=kind" in unlabelled.out
+    assert f"no labels; {way} data.label_column=kind" in unlabelled.out
     assert f"{way} data.label_column=kind and train again" in contune("eval", tmp_path / "run").out
     assert "was trained on; give others" in contune("eval", tmp_path / "run", "data.label_column=kind").err
 

@@ -71,13 +71,24 @@ def test_odd_ones_are_counted(tmp_path: Path) -> None:
     os.symlink(tmp_path / "train", train / "back")
     found = preflight(str(tmp_path))
     text = marks(found)
-    assert "! 1 images have a single colour throughout, such as " in text
-    assert "! 1 images are less than 8 pixels high or wide" in text
-    assert "! 1 images are over 10 times as long as wide" in text
-    assert "! 1 of 15 images are gray and the others coloured" in text
+    assert "! 1 image has a single colour throughout, such as " in text
+    assert "! 1 image is less than 8 pixels high or wide" in text
+    assert "! 1 image is over 10 times as long as wide" in text
+    assert "! 1 of 15 images is gray and the others coloured" in text
     assert "! 2 files are no images by their names and are left alone (1 .txt, 1 .heic)" in text
-    assert "! 1 links lead back to a folder above them" in text
+    assert "! 1 link leads back to a folder above, such as " in text
     assert "✗" not in text
+    for each in ("blank", "strip", "gray"):
+        (train / f"{each}2.png").write_bytes((train / f"{each}.png").read_bytes())
+    (train / "phone.heic").unlink()
+    os.symlink(tmp_path / "train", train / "back2")
+    several = marks(preflight(str(tmp_path)))
+    assert "! 2 images have a single colour throughout, such as " in several
+    assert "! 2 images are less than 8 pixels high or wide" in several
+    assert "! 2 images are over 10 times as long as wide" in several
+    assert "! 2 of 18 images are gray and the others coloured" in several
+    assert "! 1 file is no image by its name and is left alone (1 .txt)" in several
+    assert "! 2 links lead back to a folder above, such as " in several
     assert table_row(found.splits[0])[5] == "16–400 × 4–16"
 
 
@@ -88,6 +99,22 @@ def test_classes_out_of_balance_and_without_a_whole_image(tmp_path: Path) -> Non
     assert "! classes have from 1 to 12 train images" in marks(preflight(str(tmp_path)))
     (tmp_path / "one" / "1.png").write_bytes(b"")
     assert "✗ class 'one' has no train image that decodes" in marks(preflight(str(tmp_path)))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "1.png").write_bytes(b"")
+    assert "✗ 2 classes, such as 'one', have no train image that decodes" in marks(preflight(str(tmp_path)))
+
+
+def test_what_is_broken_is_counted_by_its_reason(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train = tmp_path / "train" / "class0"
+    (train / "0.png").write_text("text")
+    one = "✗ 1 of 12 images is broken (1 is not an image in a known format); mend or remove it, or train without it by"
+    assert one in marks(preflight(str(tmp_path)))
+    for number in (1, 2):
+        path = train / f"{number}.png"
+        path.write_bytes(path.read_bytes()[:-30])
+    three = "✗ 3 of 12 images are broken (2 are damaged; 1 is not an image in a known format); mend or remove them"
+    assert three in marks(preflight(str(tmp_path)))
 
 
 def test_parquet_and_sets_by_name(tmp_path: Path) -> None:

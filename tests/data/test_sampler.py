@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contune.data.sampler import balanced_batches, shuffled_order
+from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
 from contune.errors import UserError
 
 
@@ -71,6 +71,34 @@ def _assert_dealt_like_cards(hands: torch.Tensor, labels: torch.Tensor, sizes: C
             assert all(a != b for a, b in pairwise(dealt))
 
 
+@settings(max_examples=100, deadline=None)
+@given(imbalanced(), st.data())
+def test_batches_that_no_number_of_classes_divides(case: tuple[torch.Tensor, int, int], data: st.DataObject) -> None:
+    """All classes in every row, none with two images more than another, in a row or over the epoch."""
+    labels, *_ = case
+    sizes = Counter(labels.tolist())
+    batch = data.draw(st.integers(len(sizes), len(labels)))
+    P, K, X = shares(batch, 1, len(sizes))
+    batches = balanced_batches(labels, P, K, 7, 0, extra=X)
+    assert batches.shape == (len(labels) // batch, batch)
+    dealt: Counter[int] = Counter()
+    for row in batches:
+        counts = Counter(labels[row].tolist())
+        assert sorted(counts.values()) == [K] * (P - X) + [K + 1] * X
+        for value, count in counts.items():
+            assert len(set(row[labels[row] == value].tolist())) == min(count, sizes[value])
+        dealt.update(counts)
+    assert max(dealt.values()) - min(dealt.values()) <= 1
+    assert torch.equal(batches, balanced_batches(labels, P, K, 7, 0, extra=X))
+
+
+def test_shares_of_a_batch() -> None:
+    assert shares(64, 8, 100) == shares(64, 8, 8) == Shares(classes=8, images=8, extra=0)
+    assert shares(64, 8, 5) == Shares(classes=5, images=12, extra=4)
+    assert shares(64, 8, 2) == Shares(classes=2, images=32, extra=0)
+    assert shares(60, 8, 5) == Shares(classes=5, images=12, extra=0)
+
+
 def test_balanced_batches_repeat_for_the_same_epoch_only() -> None:
     labels = torch.arange(5).repeat(20)
     first, again, other = (balanced_batches(labels, 3, 4, 0, epoch) for epoch in (2, 2, 3))
@@ -81,8 +109,8 @@ def test_balanced_batches_repeat_for_the_same_epoch_only() -> None:
 @pytest.mark.parametrize(
     ("P", "K", "sentence"),
     [
-        (4, 1, "4 classes needs as many in the data, which has 3"),
-        (3, 5, "3 × 5 = 15 images is more than the 12"),
+        (4, 1, "4 classes needs as many in the data, which has 3; take fewer, and more images of each"),
+        (3, 5, "3 × 5 = 15 images is more than the 12 in the data; lower it"),
         (0, 2, "both are at least 1"),
         (2, 0, "both are at least 1"),
     ],
@@ -90,3 +118,9 @@ def test_balanced_batches_repeat_for_the_same_epoch_only() -> None:
 def test_impossible_batches(P: int, K: int, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         balanced_batches(torch.arange(3).repeat(4), P, K, 0, 0)
+
+
+@pytest.mark.parametrize("extra", [-1, 3])
+def test_impossible_extras(extra: int) -> None:
+    with pytest.raises(UserError, match=f"extra={extra} of 3 classes have one image more; give a number from 0 to 2"):
+        balanced_batches(torch.arange(3).repeat(4), 3, 1, 0, 0, extra=extra)

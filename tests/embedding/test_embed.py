@@ -221,6 +221,36 @@ def test_parts_of_another_job_are_not_gone_on_with(run: Path, photos: Path, tmp_
     assert "holds the beginning of another job, with another encoder and images; remove that folder" in outcome.err
 
 
+def test_a_table_is_written_over_its_like_alone_and_stays_until_then(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "x.parquet"
+    for few in (write_images(tmp_path / "few", 6), photos, photos):
+        outcome = contune("embed", run, few, "--out", out)
+        assert outcome.code == 0, outcome.err
+    written = out.read_bytes()
+    np.testing.assert_allclose(embeddings_in(out)[2], expected(run, in_order()), rtol=1e-4, atol=1e-5)
+
+    def stopped(*arguments: Any, **options: Any) -> Iterator[Any]:
+        yield from library.embed(*arguments, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(table, "embed", stopped)
+        patched.setattr(table, "IMAGES_PER_PART", 8)
+        assert contune("embed", run, photos, "--out", out, "--batch", "8", "--dtype", "float16").code == 130
+    assert out.read_bytes() == written
+    assert contune("embed", run, photos, "--out", out, "--dtype", "float16").code == 0
+    assert pq.read_schema(out).field("embedding").type == pa.list_(pa.float16(), 256)
+    for other in ({"path": ["a"], "embedding": [[1.0]]}, {"image": [png(0)]}):
+        pq.write_table(pa.table(other), out)
+        theirs = out.read_bytes()
+        refused = contune("embed", run, photos, "--out", out)
+        assert refused.code == 2
+        assert f"{out} is there already and is not what this command writes; remove it, or give" in refused.err
+        assert out.read_bytes() == theirs
+
+
 def test_broken_images_are_left_out_and_listed_or_stop_it(run: Path, tmp_path: Path) -> None:
     photos = write_images(tmp_path / "photos", 6)
     (photos / "dog" / "001.png").write_text("text")
@@ -304,7 +334,10 @@ def test_names_that_are_no_text(run: Path, tmp_path: Path) -> None:
         (("photo.png", "--broken", "ignore"), "unknown way with broken images 'ignore'"),
         (("photo.png", "--batch", "0"), "a batch of 0 images is empty"),
         (("photo.png", "--device", "gpu"), "device gpu is not to be had here"),
-        (("photo.png", "--out", "there.parquet"), "there.parquet is there already; remove it"),
+        (
+            ("photo.png", "--out", "there.parquet"),
+            "there.parquet is there already and is not what this command writes; remove it",
+        ),
         (("photo.png", "--out", "x.csv"), "--out x.csv is written as .parquet; give a name that ends so"),
         (("photo.png", "--workers", "-1"), "-1 workers decode nothing; take 1 or more"),
         (("empty.parquet",), "'empty.parquet' holds no row"),

@@ -12,6 +12,7 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
+from contune.analysis.page import page
 from contune.embedding.embeddings import Embedded
 from contune.embedding.nearest import _Best
 from contune.embedding.search_page import write_search_page
@@ -155,6 +156,8 @@ def test_nothing_to_compare_is_an_error(run: Path, table: Path, photos: Path, tm
         ("query.html", "query.html is what is read; give another file"),
         ("folder.html", "folder.html is a folder; give a file"),
         ("notes.html", "notes.html is there already and is not what this command writes; remove it, or give another"),
+        ("report.html", "report.html is there already and is not what this command writes"),
+        ("comparison.html", "comparison.html is there already and is not what this command writes"),
     ],
 )
 def test_files_of_others_are_not_written_over(run: Path, tmp_path: Path, out: str, words: str) -> None:
@@ -162,6 +165,8 @@ def test_files_of_others_are_not_written_over(run: Path, tmp_path: Path, out: st
     (tmp_path / "query.html").write_bytes(png(0))  # a picture whatever its name
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "notes.html").write_text("<html><body>contune</body></html>")
+    (tmp_path / "report.html").write_text(page("report", "a report", "search"))
+    (tmp_path / "comparison.html").write_text(page("comparison", "a comparison", ""))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     outcome = contune("search", run, photos, tmp_path / "query.html", "--out", tmp_path / out)
     assert outcome.code == 2

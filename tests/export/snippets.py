@@ -14,6 +14,11 @@ def features_by_the_card(folder: Path, image_CHW: Tensor, monkeypatch: pytest.Mo
     """What each block of Python in the card calls `features`, for this picture."""
     pixels = image_CHW[0].numpy() if len(image_CHW) == 1 else image_CHW.permute(1, 2, 0).numpy()
     Image.fromarray(pixels).save(folder / "photo.png")
+    return features_of_the_photo(folder, monkeypatch)
+
+
+def features_of_the_photo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """As `features_by_the_card`, of the photo that is there already."""
     monkeypatch.chdir(folder)
     blocks = re.findall(r"^```python\n(.*?)^```$", (folder / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
     assert blocks

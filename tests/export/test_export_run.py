@@ -43,6 +43,7 @@ def test_the_card_has_data_protocol_numbers_and_revision(run: Path, tmp_path: Pa
     assert "| `method.k1` | 500.0 |" in card
     assert "| `optim.epochs` | 1 |" in card
     assert f"| revision | {result['git_revision'] or 'an installed package, no checkout'} |" in card
+    assert "## Images\n\nUpright as their EXIF says, transparency on white," in card
     assert "## Licence\n\n*Not chosen yet." in card
 
 

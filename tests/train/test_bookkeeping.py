@@ -9,7 +9,7 @@ import torch
 from contune.errors import UserError
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.device import choose_autocast, choose_device, hardware_name
-from contune.train.log import MetricsLog, read_metrics
+from contune.train.log import MetricsLog, log_interval, read_metrics
 from contune.train.meter import Meter
 from contune.train.result import git_revision, versions
 
@@ -27,6 +27,15 @@ def test_the_meter_takes_means_since_they_were_last_taken() -> None:
     meter.add({"loss": torch.tensor(2.0)})
     meter.add({"loss": torch.tensor(4.0)})
     assert meter.take({"now": torch.tensor(0.5)}).wait() == {"loss": 3.0, "now": 0.5}, "of this moment, not a mean"
+
+
+@pytest.mark.parametrize(
+    ("asked", "num_steps", "expected"),
+    [(None, 6, 1), (None, 99, 1), (None, 280, 5), (None, 999, 19), (None, 1000, 20), (None, 10**6, 20), (None, 0, 1),
+     (7, 6, 7), (1, 10**6, 1), (20, 28, 20)],
+)  # fmt: skip
+def test_a_short_run_has_a_curve_and_who_asks_is_obeyed(asked: int | None, num_steps: int, expected: int) -> None:
+    assert log_interval(asked, num_steps) == expected
 
 
 def test_metrics_are_lines_of_json_that_are_there_at_once(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def test_a_run_without_such_a_step_is_the_same_under_both_policies(tmp_path: Pat
 
 def test_skipping_all_of_them_is_given_up(tmp_path: Path) -> None:
     spoiled = dict.fromkeys(range(9, 1000), "nan")
-    outcome = train_with(spoiled, tmp_path / "run", "run.on_nan=skip", "optim.epochs=8", "data.val_fraction=0.6")
+    settings = ("run.on_nan=skip", "optim.epochs=8", "data.val_fraction=0.6", "run.log_every=20")
+    outcome = train_with(spoiled, tmp_path / "run", *settings)
     assert outcome.code == 2
     assert last_line(outcome.err).startswith(f"contune: {40 - 8} steps in a row had a loss or gradient")
     assert MOST_IN_A_ROW <= 32

@@ -102,7 +102,7 @@ def test_a_large_batch_is_measured_on_some_of_its_anchors(
     compared: list[tuple[Tensor, Tensor]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("contune.train.gradients.BLOCK_PAIRS", 32 * 128)
-    train(tmp_path / "run", *RUN)
+    train(tmp_path / "run", *RUN, "run.log_every=20")
     (line,) = read_lines(tmp_path / "run")
     z_ND, groups_N = compared[-1]
     few = anchors.anchors_of(z_ND, groups_N, None, normalize=True).thinned(32 * 128)

@@ -88,7 +88,7 @@ def test_a_failure_is_a_sentence_and_the_others_go_on(outcome: tuple[list[Job], 
     jobs, results = outcome
     assert ["error" in result for result in results] == [False, True, True, True, False]
     missing, unusual, occupied = (result["error"] for result in results[1:4])
-    assert missing.startswith("unknown dataset 'nowhere'")
+    assert missing.startswith("there is no file or folder at 'nowhere'")
     assert unusual.startswith("its process failed: TypeError: ")
     assert "Traceback" in results[2]["details"]
     assert occupied.endswith("is not empty and holds no run; give another folder with --out")

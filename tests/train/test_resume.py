@@ -1,5 +1,6 @@
 """A run that was stopped, by whatever means, ends as if it had not been."""
 
+import re
 import shutil
 import signal
 import time
@@ -92,8 +93,21 @@ def test_killed_in_mid_epoch_and_started_again(whole: Path, tmp_path: Path) -> N
 
 def test_ctrl_c_leaves_a_run_that_goes_on(whole: Path, stopped: Path) -> None:
     assert torch.load(stopped / "checkpoint.pt")["step"] == 19
-    train(stopped, *RUN)
+    outcome = contune("train", *RUN, *PLAIN, "--out", stopped)
+    assert "\ngoes on from step 19 of 42\n" in outcome.out
+    assert re.search(r"^took     \d+ s since it went on from step 19: data \d+ s, training", outcome.out, re.MULTILINE)
+    assert read_json(stopped / "result.json")["resumed_at"] == 19
     assert_same_end(stopped, whole)
+    again = contune("train", *RUN, *PLAIN, "--out", stopped)
+    assert "since it went on from step 19" in again.out, "of a finished run its result is told"
+
+
+def test_a_run_without_a_stop_does_not_go_on_from_anywhere(tmp_path: Path) -> None:
+    outcome = contune("train", "digits", "optim.epochs=1", "eval.linear=none", *PLAIN, "--out", tmp_path / "run")
+    assert "), 1 epoch of 64 images × 2 views = 128 embeddings a batch" in outcome.out
+    assert "on from" not in outcome.out
+    assert re.search(r"^took     \d+ s: data \d+ s, training", outcome.out, re.MULTILINE)
+    assert "resumed_at" not in read_json(tmp_path / "run" / "result.json")
 
 
 @pytest.mark.parametrize("method", [m if m in WITH_STATE else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])

@@ -46,6 +46,12 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
     assert not torch.equal(seen[0], seen[1])
 
 
+def test_a_balanced_batch_has_all_classes_where_fewer_are_there_than_fit(seen: list[Tensor], tmp_path: Path) -> None:
+    train(tmp_path / "run", *RUN, "data.sampler=balanced", "data.images_per_class=4")
+    assert len(seen) == 14
+    assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen)
+
+
 def test_each_view_may_have_a_policy_of_its_own(tmp_path: Path) -> None:
     views: list[Tensor] = []
     forward = TCL.forward
@@ -95,9 +101,10 @@ def test_the_online_probe_learns_beside_the_encoder_and_leaves_it_alone(tmp_path
 
 
 def test_logged_values_are_means_over_the_steps_between(tmp_path: Path) -> None:
-    train(tmp_path / "each", *RUN, "run.log_every=1")
+    train(tmp_path / "each", *RUN)
     train(tmp_path / "some", *RUN, "run.log_every=6")
     each = [line["loss"] for line in read_lines(tmp_path / "each")]
+    assert len(each) == 14  # every step of so short a run
     some = read_lines(tmp_path / "some")
     assert [line["step"] for line in some] == [6, 12, 14]
     expected = [sum(each[:6]) / 6, sum(each[6:12]) / 6, sum(each[12:]) / 2]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.analysis.comparison.runs import Group, Run
-from contune.analysis.curves import MAX_POINTS, PERCENT, TITLES, number
+from contune.analysis.curves import MAX_POINTS, PERCENT, TITLES, dots_of, number, x_ticks
 from contune.analysis.page import escape, lead, missing, section
 from contune.analysis.svg import inline_svg, svg_text
 
@@ -99,14 +99,15 @@ def _draw(name: str, lines: Sequence[tuple[int, np.ndarray]], description: str) 
         for place, points_N2 in lines:
             axes.plot(
                 *points_N2.T, color=_GROUP_COLOURS[place % NUM_COLOURS], linewidth=1.6,
-                linestyle=(0, _dash(place)) if _dash(place) else "-", marker="o" if len(points_N2) == 1 else None,
+                linestyle=(0, _dash(place)) if _dash(place) else "-", marker="o", markersize=dots_of(points_N2[:, 0]),
             )  # fmt: skip
         axes.set_xlabel("epoch", color=_TEXT)
         for side in axes.spines.values():
             side.set_visible(False)
         axes.grid(axis="y", color=_GRID, linewidth=0.8)
         axes.tick_params(length=0, labelcolor=_TEXT, labelsize=9)
+        x_ticks(axes, np.concatenate([points_N2[:, 0] for _, points_N2 in lines]), 4)
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
             axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         return inline_svg(svg_text(figure), description, _COLOURS)

@@ -8,8 +8,8 @@ from contune.analysis.comparison.runs import Group, Run, grouped
 from contune.analysis.comparison.tables import accuracies, settings
 from contune.analysis.embedding_map import bare_map
 from contune.analysis.measured import Measured
-from contune.analysis.page import escape, lead, missing, page, section
-from contune.analysis.wording import plural
+from contune.analysis.page import Kind, escape, lead, missing, page, section
+from contune.counts import plural
 
 MOST_MAPS = 6
 
@@ -28,7 +28,8 @@ def comparison_page(runs: Sequence[Run], maps: Mapping[str, Measured | str] | No
 <p class="facts">{" · ".join(facts)}</p>
 </header>"""
     body = [head, accuracies(groups), differences(groups), curves(groups), _maps(groups, maps or {}), settings(groups)]
-    return page(f"{methods} on {data} · contune", "\n".join(part for part in body if part))
+    kind: Kind = "comparison" if len(runs) > 1 else "report"  # of a run that has not ended: it is in the report's place
+    return page(kind, f"{methods} on {data} · contune", "\n".join(part for part in body if part))
 
 
 def mapped_runs(runs: Sequence[Run]) -> list[Run]:

@@ -30,7 +30,8 @@ def accuracies(groups: Sequence[Group]) -> str:
     if len(groups) > 1:
         text += (
             " Rows are named by the method, by what differs between rows of one method, and by data, encoder, epochs, "
-            'batch and views where these differ; the <a href="#settings">settings</a> have all.'
+            "batch and views where these differ. Where much differs, what most rows have is left out; the "
+            '<a href="#settings">settings</a> have all.'
         )
     return section("accuracy", "Accuracy", lead(text), table, not_alike(groups))
 

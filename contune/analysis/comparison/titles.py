@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contune.analysis.wording import plural
+from contune.counts import plural
 
 MOST_SETTINGS = 3
-"""Named in every title; where more differ, what most rows have goes without saying."""
+"""Named in every title; where more differ, what most rows have goes without saying, but not of a method's knobs: a row
+without its k1 would be taken for one of the default."""
 MOST_NAMED = 5
 """In one title, unless it takes more to tell rows apart."""
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
@@ -26,7 +27,9 @@ def titles(beginnings: Sequence[str], data: Sequence[str], different: Mapping[st
     among = {key: data if key.startswith(HELD_EQUAL) else beginnings for key in parts}
     columns = {key: column for key, column in parts.items() if _differs(column, among[key])}
     if len(columns) > MOST_SETTINGS:
-        columns = {key: _unusual(column, among[key]) for key, column in columns.items()}
+        knobs = [key for key in columns if key.startswith("method.")]
+        told = knobs if len(knobs) <= MOST_SETTINGS else []
+        columns = {key: column if key in told else _unusual(column, among[key]) for key, column in columns.items()}
     rows = [{key: column[row] for key, column in columns.items() if column[row]} for row in range(len(beginnings))]
     short = [", ".join([each, *_shortened(row)]) for each, row in zip(beginnings, rows, strict=True)]
     whole = [", ".join([each, *row.values()]) for each, row in zip(beginnings, rows, strict=True)]

@@ -3,15 +3,14 @@
 from typing import Any
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from contune.analysis.colours import BLUE, LINE, MUTED, ORANGE
+from contune.analysis.colours import BLUE, MUTED, ORANGE
 from contune.analysis.gradients.style import LOSSES, NAMES, STYLE, Dashes, handle, legend, quiet
-from contune.analysis.wording import plural
+from contune.counts import plural
 
 KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))
 
@@ -19,12 +18,14 @@ KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))
 def draw(found: dict[str, Any]) -> Figure:
     """`found` is what gradients.json holds."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8.2, 9.6), layout="constrained", facecolor="white")
-        axes_32 = figure.subplots(3, 2)
+        figure = Figure(figsize=(8.2, 10.2), layout=ConstrainedLayoutEngine(h_pad=0.07), facecolor="white")
+        axes_42 = figure.subplots(4, 2, height_ratios=(4, 1, 5, 5))
         for column, sign in enumerate(("positive", "negative")):
-            _by_similarity(axes_32[0][column], found, sign)
-            for row, knob in ((1, "k1"), (2, "k2")):
-                _by_knob(axes_32[row][column], found, sign, knob)
+            curve, pairs, by_k1, by_k2 = axes_42[:, column]
+            _by_similarity(curve, found, sign)
+            _pairs(pairs, curve, found["by_similarity"][sign], sign)
+            _by_knob(by_k1, found, sign, "k1")
+            _by_knob(by_k2, found, sign, "k2")
         figure.suptitle(title_of(found), fontsize=11, x=0.02, ha="left", color=MUTED)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # laid out now, and not again for each file
@@ -44,23 +45,30 @@ def title_of(found: dict[str, Any]) -> str:
 def _by_similarity(axes: Axes, found: dict[str, Any], sign: str) -> None:
     curve = found["by_similarity"][sign]
     what = "Pull towards a positive, X − P + Y" if sign == "positive" else "Push from a negative, P"
-    quiet(axes, what, f"similarity of anchor and {sign}")
-    pairs = axes.twinx()
-    pairs.fill_between(curve["similarity"], curve["share"], step="mid", color=LINE, linewidth=0)
-    pairs.set_ylim(bottom=0)
-    pairs.set_axis_off()
-    axes.set_zorder(pairs.get_zorder() + 1)
-    axes.set_facecolor("none")
+    quiet(axes, what, "")
     for name, colour, marker, width in LOSSES:
         axes.plot(
             curve["similarity"], curve[name], color=colour, linewidth=width, marker=marker, markersize=2.5 + width / 2
         )
     if sign == "positive":
         axes.axhline(0, color=MUTED, linewidth=0.8)
-    handles: list[Artist] = [handle(colour, "-", marker, NAMES[name]) for name, colour, marker, _ in LOSSES]
-    handles.append(Patch(facecolor=LINE, edgecolor=MUTED, linewidth=0.6, label="how many pairs"))
-    legend(axes, handles)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.margins(y=0.08)
+    legend(axes, [handle(colour, "-", marker, NAMES[name]) for name, colour, marker, _ in LOSSES])
+
+
+def _pairs(axes: Axes, above: Axes, curve: dict[str, Any], sign: str) -> None:
+    """How many pairs there are of each similarity, on an axis of their own: they have no place among coefficients."""
+    quiet(axes, "", f"similarity of anchor and {sign}")
+    axes.grid(visible=False)
+    axes.fill_between(curve["similarity"], curve["share"], step="mid", color=MUTED, alpha=0.45, linewidth=0)
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    axes.set_ylim(bottom=0)
+    axes.set_yticks([])
+    axes.set_ylabel("pairs", rotation=0, ha="right", va="center", fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    above.sharex(axes)
+    above.tick_params(labelbottom=False)
 
 
 def _by_knob(axes: Axes, found: dict[str, Any], sign: str, knob: str) -> None:
@@ -81,4 +89,5 @@ def _by_knob(axes: Axes, found: dict[str, Any], sign: str, knob: str) -> None:
         legend(axes, handles)  # the drawing below has the same lines
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
-    axes.set_ylim(bottom=0)
+    top = max(axes.dataLim.y1, 0.0) or 1.0
+    axes.set_ylim(-0.03 * top, 1.07 * top)  # room for markers at 0 and at the top

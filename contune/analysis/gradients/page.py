@@ -3,7 +3,7 @@
 from typing import Any
 
 from contune.analysis.page import escape, lead, page, section
-from contune.analysis.wording import plural
+from contune.counts import plural
 
 TABLE = (
     "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",
@@ -54,7 +54,7 @@ def analysis_page(found: dict[str, Any], drawing: str, drawing_by_anchor: str, t
         section("anchors", "Anchor by anchor", lead(_about_anchors(found, table_file)), figures[1]),
         _table(found),
     ]
-    return page(f"{title}: gradient responses · contune", "\n".join(body))
+    return page("gradients", f"{title}: gradient responses · contune", "\n".join(body))
 
 
 _READING = (

@@ -17,8 +17,15 @@ from contune.analysis.gradients.style import STYLE
 from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
 from contune.files import unwritable, whole_file, write_whole
+from contune.run import RunFolder
 
-ANCHORS_FILE = "gradients-anchors.parquet"
+NUMBERS_FILE, ANCHORS_FILE, PAGE_FILE = "gradients.json", "gradients-anchors.parquet", "gradients.html"
+FILES = (
+    NUMBERS_FILE,
+    ANCHORS_FILE,
+    PAGE_FILE,
+    *(f"gradients{part}.{end}" for part in ("", "-anchors") for end in ("png", "svg")),
+)
 DPI = 160
 
 
@@ -31,23 +38,45 @@ class Analysis(NamedTuple):
     """A row for each anchor: batch, image, view, label, and the columns that `responses_by_anchor` gives."""
 
 
-def write_analysis(folder: Path, analysis: Analysis) -> Path:
-    """Writes all files into `folder`, which is made if need be."""
+def check_place(folder: Path, run: Path) -> None:
+    """Whether the analysis of `run` may be written to `folder`: not where another run is, or an analysis of one."""
+    if folder.resolve() == run.resolve():
+        return
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; give a folder with --out")
+    if RunFolder(folder).config_file.exists():
+        raise UserError(f"{folder} is the folder of another run than {run}; give another with --out")
+    of = _analysed_in(folder)
+    if of is not None and of.resolve() != run.resolve():
+        raise UserError(f"{folder} holds the analysis of {of}, not of {run}; give another folder with --out")
+
+
+def _analysed_in(folder: Path) -> Path | None:
+    """The run whose analysis a folder holds; None where there is none."""
+    there = [folder / name for name in FILES if (folder / name).exists()]
+    if not there:
+        return None
+    try:
+        return Path(json.loads((folder / NUMBERS_FILE).read_text(encoding="utf-8"))["run"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise UserError(f"{there[0]} is not what this command wrote; give another folder with --out") from None
+
+
+def write_analysis(folder: Path, analysis: Analysis) -> Path:
+    """Writes all files into `folder`, which is made if need be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder / "gradients.json", error) from error
+        raise unwritable(folder / NUMBERS_FILE, error) from error
     found = analysis.numbers
-    write_whole(folder / "gradients.json", json.dumps(found, indent=2) + "\n")
+    write_whole(folder / NUMBERS_FILE, json.dumps(found, indent=2) + "\n")
     with whole_file(folder / ANCHORS_FILE) as part:
         pq.write_table(analysis.anchors, part)
     drawing = _write_drawing(draw(found), folder / "gradients", "Gradient responses by similarity, by k1 and by k2")
     by_anchor = _write_drawing(
         draw_anchors(found), folder / "gradients-anchors", "Gradient responses of anchors, sorted, and their terms"
     )
-    write_whole(folder / "gradients.html", analysis_page(found, drawing, by_anchor, ANCHORS_FILE))
+    write_whole(folder / PAGE_FILE, analysis_page(found, drawing, by_anchor, ANCHORS_FILE))
     return folder
 
 
