@@ -77,7 +77,7 @@ def test_fast_is_float64_to_2e_3(case: Case) -> None:
 
 
 def test_a_batch_of_many_odd_blocks() -> None:
-    assert_fast(Case(1271, 8, "half", 0.1, 5000.0, 1.5, reduction="mean"))
+    assert_fast(Case(663, 8, "half", 0.1, 5000.0, 1.5, reduction="mean"))
 
 
 @pytest.mark.usefixtures("order")
