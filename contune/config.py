@@ -11,7 +11,7 @@ from contune.errors import UserError, unknown
 from contune.files import write_whole
 from contune.methods import Method, find_method
 from contune.models.encoders import NORMS, STEMS
-from contune.settings import assign, check, fill, one_of, ranged, shortened, split_assignment
+from contune.settings import assign, check, fill, one_of, ranged, shortened, split_assignments
 
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 
@@ -179,9 +179,9 @@ class Config:
     def keys(self) -> list[str]:
         return [f"{section}.{name}" for section, values in self.to_dict().items() for name in values]
 
-    def override(self, assignments: Iterable[str]) -> "Config":
+    def override(self, assignments: str | Iterable[str]) -> "Config":
         """Applies KEY=VALUE texts, in place, then checks the whole. The method comes first: it brings its knobs."""
-        pairs = [split_assignment(assignment) for assignment in assignments]
+        pairs = split_assignments(assignments)
         for key, text in sorted(pairs, key=lambda pair: pair[0] != "method.name"):
             self._assign(key, text)
         return self.check()
@@ -224,7 +224,7 @@ class Config:
     @classmethod
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         config = cls()
-        if not all(isinstance(values, dict) for values in tree.values()):
+        if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError(f"a config is sections of settings, got {shortened(tree)}")
         for section, values in tree.items():
             if section not in {f.name for f in fields(cls)}:
@@ -237,14 +237,18 @@ class Config:
                 fill(getattr(config, section), values, f"{section}.")
         return config.check()
 
-    def save(self, path: Path) -> None:
-        write_whole(path, json.dumps(self.to_dict(), indent=2) + "\n")
+    def save(self, path: str | Path) -> None:
+        write_whole(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
-    def load(cls, path: Path) -> "Config":
+    def load(cls, path: str | Path) -> "Config":
         try:
-            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, RecursionError, AttributeError) as error:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except OSError as error:
+            raise UserError(
+                f"cannot read a config at {path}: {error.strerror}; give the config.json of a run folder"
+            ) from None
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
     def differences(self, other: "Config") -> list[str]:

@@ -1,7 +1,9 @@
 """What a person reads in the terminal: sentences and tables, printed by the main process only."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from rich.console import Console
@@ -20,9 +22,26 @@ MEASURE_TITLES = {
 }
 
 
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def said_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """What this thread would print as sentences goes to `listener` instead."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
 def say(text: str = "") -> None:
     """A line of plain text; nothing in it is markup, so paths and names come out as they are."""
-    if distributed.is_main():
+    if not distributed.is_main():
+        return
+    if (listener := _listener.get()) is not None:
+        listener(text)
+    else:
         Console(highlight=False, soft_wrap=True, emoji=False).print(text, markup=False)
 
 

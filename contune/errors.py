@@ -11,10 +11,10 @@ class UserError(ValueError):
 MOST_NAMES = 24
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> UserError:
+def unknown(kind: str, name: object, choices: Iterable[str]) -> UserError:
     """The error for a name that is not among `choices`: the nearest ones, else all, or the first of very many."""
     choices = sorted(choices)
-    nearest = get_close_matches(name, choices, n=3, cutoff=0.5)
+    nearest = get_close_matches(str(name), choices, n=3, cutoff=0.5)
     if nearest:
         return UserError(f"unknown {kind} {name!r}; did you mean {' or '.join(nearest)}?")
     more = f" and {len(choices) - MOST_NAMES:,} more" if len(choices) > MOST_NAMES else ""

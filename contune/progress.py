@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from rich.console import Console
@@ -30,13 +31,12 @@ class Report(NamedTuple):
     text: str
 
 
-_receiver: Callable[[Report], None] | None = None
+_receiver: ContextVar[Callable[[Report], None] | None] = ContextVar("receiver", default=None)
 
 
 @contextmanager
 def report_to(receiver: Callable[[Report], None]) -> Iterator[None]:
-    """What this process would show goes to `receiver` instead, a few times a second."""
-    global _receiver
+    """What this thread would show goes to `receiver` instead, a few times a second."""
     last = 0.0
 
     def receive(report: Report) -> None:
@@ -46,17 +46,17 @@ def report_to(receiver: Callable[[Report], None]) -> Iterator[None]:
             last = now
             receiver(report)
 
-    _receiver = receive
+    token = _receiver.set(receive)
     try:
         yield
     finally:
-        _receiver = None
+        _receiver.reset(token)
 
 
 @contextmanager
 def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
     """A bar for `total` pieces of work, shown by the main process only."""
-    receiver = _receiver
+    receiver = _receiver.get()
     if not distributed.is_main():
         yield lambda done, text: None
     elif receiver is not None:

@@ -76,3 +76,7 @@ class RunFolder:
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_whole(self.result_file, json.dumps(result, indent=2) + "\n")
+
+
+def as_run_folder(folder: str | Path | RunFolder) -> RunFolder:
+    return folder if isinstance(folder, RunFolder) else RunFolder(folder)

@@ -81,6 +81,11 @@ def split_assignment(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def split_assignments(texts: str | Iterable[str]) -> list[tuple[str, str]]:
+    """A text by itself is one assignment, not as many as it has letters."""
+    return [split_assignment(text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
 def shortened(value: object, length: int = 80) -> str:
     """A value as a sentence can hold it."""
     text = repr(value)

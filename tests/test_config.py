@@ -143,3 +143,17 @@ def test_keys_are_all_that_may_be_set() -> None:
 def test_a_name_with_nothing_near_lists_them_all() -> None:
     assert str(unknown("fruit", "xyz", ["pear", "apple"])) == "unknown fruit 'xyz'; choose from apple, pear"
     assert str(unknown("fruit", "applle", ["pear", "apple"])) == "unknown fruit 'applle'; did you mean apple?"
+
+
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    Config().override("optim.epochs=1").save(str(tmp_path / "config.json"))
+    assert Config.load(str(tmp_path / "config.json")).optim.epochs == 1
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"^cannot read a config at .*c\.json: No such file or directory; give the config"
+    ):
+        Config.load(tmp_path / "c.json")
+    with pytest.raises(UserError, match=r"^cannot read a config at .*: Is a directory; give the config"):
+        Config.load(tmp_path)

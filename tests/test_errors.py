@@ -8,6 +8,10 @@ def test_the_nearest_names_or_all_of_them() -> None:
     assert str(unknown("fruit", "xyz", ["kiwi", "apple"])) == "unknown fruit 'xyz'; choose from apple, kiwi"
 
 
+def test_what_is_no_name_at_all() -> None:
+    assert str(unknown("fruit", None, ["kiwi", "apple"])) == "unknown fruit None; choose from apple, kiwi"
+
+
 def test_of_very_many_the_first() -> None:
     names = [f"model{number:04}" for number in range(1300)]
     sentence = str(unknown("encoder", "xyz", names))

@@ -1,6 +1,8 @@
 """`contune.ContrastiveEncoder`: trains, transforms and behaves as scikit-learn expects of a transformer."""
 
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,18 @@ CHECKS = (
 def test_scikit_learns_own_checks(name: str) -> None:
     estimator = OnNumbers("resnet-mini", epochs=1, batch_size=4, augmentation="digits", random_state=0)
     getattr(estimator_checks, name)("OnNumbers", estimator)
+
+
+def test_threads_do_not_disturb_each_other(fitted: ContrastiveEncoder, capsys: pytest.CaptureFixture[str]) -> None:
+    images, labels = DIGITS[:NUM], LABELS[:NUM]
+    stdout = sys.stdout
+    with ThreadPoolExecutor(3) as pool:
+        fits = [pool.submit(quick().fit, images, labels) for _ in range(2)]
+        features = [pool.submit(fitted.transform, images) for _ in range(12)]
+        expected = fitted.transform(images)
+        for each in fits:
+            np.testing.assert_array_equal(each.result().transform(images), expected)
+        for done in features:
+            np.testing.assert_array_equal(done.result(), expected)
+    assert sys.stdout is stdout
+    assert capsys.readouterr().out == ""

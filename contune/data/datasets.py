@@ -20,6 +20,8 @@ from contune.data.split import holdout
 from contune.data.traits import measure
 from contune.errors import UserError, unknown
 
+BROKEN = ("stop", "skip")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -62,6 +64,8 @@ def load_dataset(
     those that cannot be are left out before anything is held out. `progress` follows the images that are decoded
     to measure the mean and deviation of a set nobody has described.
     """
+    if broken not in BROKEN:
+        raise unknown("way with broken images", broken, BROKEN)
     request = Request(root=root, classes=classes, label_column=label_column)
     try:
         splits = open_splits(name_or_path, request)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from contune.counts import plural
 from contune.data.broken import Broken
 from contune.data.pool import decoding_pool
 from contune.embedding.decoding import batched, decode_items
@@ -75,6 +76,10 @@ def embed(
         raise UserError(f"a batch of {batch} images is empty; take 1 or more")
     encoder = load_encoder(run) if not isinstance(run, ImageEncoder) else run
     source = open_source(images, label_column)
+    if not 0 <= start <= source.num:
+        raise UserError(
+            f"start={start} does not fit {plural(source.num, 'image')}; leave out 0 to {source.num} of them"
+        )
     return _embedded(encoder, source, batch, _device(device), broken == "stop", workers, start)
 
 

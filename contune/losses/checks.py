@@ -1,6 +1,7 @@
 """Checks that all pair losses share, each with its sentence."""
 
 from math import isfinite
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -20,20 +21,24 @@ def compute_dtype(z: Tensor) -> torch.dtype:
     return torch.float64 if z.dtype == torch.float64 else torch.float32
 
 
-def check_tensors(**values: object) -> None:
-    """By the names that a person gave them."""
+def check_tensors(joined_by: str = "torch.cat", /, **values: object) -> None:
+    """By the names that a person gave them; `joined_by` makes one tensor of several."""
     for name, value in values.items():
         if isinstance(value, Tensor):
             continue
         parts = value if isinstance(value, list | tuple) else ()
-        way = "torch.cat" if parts and all(isinstance(part, Tensor) for part in parts) else "torch.as_tensor"
+        way = joined_by if parts and all(isinstance(part, Tensor) for part in parts) else "torch.as_tensor"
         raise UserError(f"{name} must be a tensor, got a {type(value).__name__}; {way}({name}) makes one")
 
 
 def check_embeddings(name: str, z: Tensor) -> None:
     check_tensors(**{name: z})
     if z.dim() != 2:
-        raise UserError(f"{name} must be (N, d), got shape {tuple(z.shape)}; stack the views: torch.cat([z1, z2])")
+        way = "stack the views: torch.cat([z1, z2])"
+        if z.dim() == 3:
+            labels = ", with labels.repeat(views)" if name == "embeddings" else ""
+            way = f"if that is (batch, views, d), torch.cat({name}.unbind(1)) stacks the views{labels}"
+        raise UserError(f"{name} must be (N, d), got shape {tuple(z.shape)}; {way}")
     if not z.is_floating_point():
         raise UserError(f"{name} must be floating point, got {z.dtype}")
 
@@ -56,10 +61,20 @@ def check_queue(queue: Tensor, z: Tensor) -> None:
 
 
 def check_positive(name: str, value: float) -> None:
-    if not (value > 0 and isfinite(value)):
-        raise UserError(f"{name} must be above 0 and finite, got {value:g}")
+    number = _number(name, value)
+    if not (number > 0 and isfinite(number)):
+        raise UserError(f"{name} must be above 0 and finite, got {number:g}")
 
 
 def check_not_negative(name: str, value: float) -> None:
-    if not (value >= 0 and isfinite(value)):
-        raise UserError(f"{name} must be 0 or above and finite, got {value:g}")
+    number = _number(name, value)
+    if not (number >= 0 and isfinite(number)):
+        raise UserError(f"{name} must be 0 or above and finite, got {number:g}")
+
+
+def _number(name: str, value: object) -> float:
+    """Also of a tensor with one."""
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if not isinstance(number, Real):
+        raise UserError(f"{name} must be a number, got {value!r}")
+    return float(number)

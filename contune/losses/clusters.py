@@ -10,7 +10,7 @@ from torch import Tensor
 from contune.errors import UserError
 from contune.kernels.wide import wide_product
 from contune.losses.checks import check_embeddings, check_positive, check_tensors, compute_dtype
-from contune.losses.distillation import other_views_loss
+from contune.losses.distillation import check_views, other_views_loss
 
 LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
 """Of the ratio of two entries exp(score / ε) that are held as they are, and the same for few iterations. Sums over rows
@@ -104,6 +104,6 @@ def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temp
     for each view t with assignments, each other view v ≠ t, each image b:
         loss_tvb = - Σ_k assignments_tbk · log softmax(scores_vb / τ)_k
     """
-    check_tensors(scores_VBK=scores_VBK, assignments_TBK=assignments_TBK)
+    check_views(scores_VBK=scores_VBK, assignments_TBK=assignments_TBK)
     check_positive("temperature", temperature)
     return other_views_loss(assignments_TBK, scores_VBK.to(compute_dtype(scores_VBK)) / temperature)

@@ -24,13 +24,14 @@ def pair_loss(
 ) -> Tensor:
     """`tcl_loss` and its special cases, whose docstrings say what the arguments mean."""
     check_settings(knobs, reduction, backend)
+    batch, knobs = _of_one_type(batch), _as_numbers(knobs)
     _check(batch, knobs, backend, distributed)
     labels, candidate_labels = (
         None if y is None else y.to(batch.z.device, torch.int64) for y in (batch.labels, batch.candidate_labels)
     )
     batch = batch._replace(labels=labels, candidate_labels=candidate_labels)
     spread = distributed and ranks.world_size() > 1
-    plain = labels is not None and batch.candidates is None and not spread
+    plain = labels is not None and batch.candidates is None and not spread and not _is_learnt(knobs.temperature)
     question = engine.Question(knobs, normalize, reduction, spread)
     nothing_to_compare = not batch.z.shape[0] * batch.num_candidates
     if torch.compiler.is_compiling() and plain and backend != "dense" and not nothing_to_compare:
@@ -66,6 +67,9 @@ def check_settings(knobs: Knobs, reduction: str, backend: str) -> None:
     check_positive("temperature", knobs.temperature)
     check_not_negative("k1", knobs.k1)
     check_not_negative("k2", knobs.k2)
+    for name, value in (("k1", knobs.k1), ("k2", knobs.k2)):
+        if _is_learnt(value):
+            raise UserError(f"{name} is a number to this loss and would get no gradient; give {name}.item()")
     for kind, name, choices in (
         ("reduction", reduction, REDUCTIONS),
         ("backend", backend, BACKENDS),
@@ -75,16 +79,34 @@ def check_settings(knobs: Knobs, reduction: str, backend: str) -> None:
             raise unknown(kind, name, choices)
 
 
+def _is_learnt(value: object) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _as_numbers(knobs: Knobs) -> Knobs:
+    """Tensors too; a temperature that is learnt stays one."""
+    temperature = knobs.temperature if _is_learnt(knobs.temperature) else float(knobs.temperature)
+    return knobs._replace(temperature=temperature, k1=float(knobs.k1), k2=float(knobs.k2))
+
+
+def _of_one_type(batch: Batch) -> Batch:
+    """A float32 queue beside what an encoder under autocast gives: the better of the two."""
+    z, candidates = batch.z, batch.candidates
+    if not isinstance(candidates, Tensor) or not isinstance(z, Tensor) or candidates.dtype == z.dtype:
+        return batch
+    if not (z.is_floating_point() and candidates.is_floating_point()):
+        return batch
+    dtype = torch.promote_types(z.dtype, candidates.dtype)
+    return batch._replace(z=z.to(dtype), candidates=candidates.to(dtype))
+
+
 def _check(batch: Batch, knobs: Knobs, backend: str, distributed: bool) -> None:
     z, candidates = batch.z, batch.candidates
     check_embeddings("embeddings", z)
     if candidates is not None:
         check_embeddings("candidates", candidates)
-        if candidates.shape[1] != z.shape[1] or candidates.dtype != z.dtype:
-            raise UserError(
-                f"candidates must have the embeddings' size and type, ({z.shape[1]}, {z.dtype}), "
-                f"got ({candidates.shape[1]}, {candidates.dtype})"
-            )
+        if candidates.shape[1] != z.shape[1]:
+            raise UserError(f"candidates must have the embeddings' size {z.shape[1]}, got {candidates.shape[1]}")
     if distributed and (batch.positives is not None or candidates is not None):
         raise UserError("distributed=True goes by labels among the ranks' own embeddings; gather the rest yourself")
     batch.check()
@@ -92,10 +114,14 @@ def _check(batch: Batch, knobs: Knobs, backend: str, distributed: bool) -> None:
         fused.check_supported(z, batch.positives, knobs)
     if backend == "chunked" and batch.learns_positives:
         raise UserError("backend='chunked' has no gradient for positives; backend='dense' has one, or detach them")
+    if backend in ("chunked", "fused") and _is_learnt(knobs.temperature):
+        raise UserError(f"backend={backend!r} has no gradient for the temperature; backend='dense' has one")
 
 
 def _choose(batch: Batch, knobs: Knobs, spread: bool) -> str:
     """The fastest that fits: kernels on a GPU; on a CPU the whole matrix while it is small, then blocks of it."""
+    if _is_learnt(knobs.temperature):
+        return "dense"
     num_pairs = batch.z.shape[0] * batch.num_candidates
     if num_pairs and fused.is_supported(batch.z, batch.positives, knobs):
         return "fused"

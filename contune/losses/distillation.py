@@ -10,6 +10,17 @@ from contune.errors import UserError
 from contune.losses.checks import check_positive, check_tensors, compute_dtype
 
 
+def check_views(**outputs: Tensor) -> None:
+    """By the names that a person gave them, which say their shapes."""
+    check_tensors("torch.stack", **outputs)
+    for name, value in outputs.items():
+        if value.dim() != 3:
+            raise UserError(
+                f"{name} must be (views, images, outputs), got shape {tuple(value.shape)}; "
+                "stack the (images, outputs) matrices of the views: torch.stack([view1, view2])"
+            )
+
+
 def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:
     """The mean cross-entropy between a view's target and the predictions from the other views of its image.
 
@@ -57,7 +68,8 @@ def dino_loss(
     student_VBK: outputs for all views, the global ones first. teacher_TBK: those for the T global views.
     teacher_temperature: a number, or a tensor of one where it changes in the course of a training.
     """
-    check_tensors(student_VBK=student_VBK, teacher_TBK=teacher_TBK, centre_K=centre_K)
+    check_views(student_VBK=student_VBK, teacher_TBK=teacher_TBK)
+    check_tensors(centre_K=centre_K)
     check_positive("student_temperature", student_temperature)
     if not isinstance(teacher_temperature, Tensor):
         check_positive("teacher_temperature", teacher_temperature)

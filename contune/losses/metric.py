@@ -8,7 +8,7 @@ from torch import Tensor
 
 from contune.losses.checks import check_not_negative, check_positive, check_tensors, embeddings
 from contune.losses.pairs import Batch
-from contune.losses.reduction import reduce_anchors
+from contune.losses.reduction import POSITIVE_AND_NEGATIVE, reduce_anchors
 
 
 def triplet_loss(
@@ -38,7 +38,7 @@ def triplet_loss(
         farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)
         nearest_N = distance_NN.masked_fill(~negative_NN, torch.finfo(z_ND.dtype).max).amin(dim=1)
         loss_N = torch.where(usable_N, F.relu(margin + farthest_N - nearest_N), 0.0)
-        return reduce_anchors(loss_N, usable_N, reduction)
+        return reduce_anchors(loss_N, usable_N, reduction, POSITIVE_AND_NEGATIVE)
 
 
 def npair_loss(
@@ -52,7 +52,7 @@ def npair_loss(
 ) -> Tensor:
     """Multi-class N-pair loss (Sohn 2016, equation 6), with any number of positives per anchor.
 
-        for each anchor i:
+        for each anchor i with a positive and a negative:
             loss_i = mean over positives p of log(1 + Σ_n exp((s_in - s_ip) / τ))
 
     Each positive competes with the negatives alone, never with the other positives. Sohn uses raw dot
@@ -73,7 +73,7 @@ def npair_loss(
         )
         total_N = weights_NN.sum(dim=1).masked_fill(~usable_N, 1.0)
         loss_N = (weights_NN * F.softplus(negatives_N1 - logits_NN)).sum(dim=1) / total_N
-        return reduce_anchors(torch.where(usable_N, loss_N, 0.0), usable_N, reduction)
+        return reduce_anchors(torch.where(usable_N, loss_N, 0.0), usable_N, reduction, POSITIVE_AND_NEGATIVE)
 
 
 def _pairs(z_ND: Tensor, labels: Tensor | None, positives: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -28,9 +28,17 @@ class TCLLoss(nn.Module):
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed
 
-    def forward(self, z: Tensor, labels: Tensor | None = None, positives: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        z: Tensor,
+        labels: Tensor | None = None,
+        positives: Tensor | None = None,
+        candidates: Tensor | None = None,
+        candidate_labels: Tensor | None = None,
+    ) -> Tensor:
         return tcl_loss(
-            z, labels, positives=positives, temperature=self.temperature, k1=self.k1, k2=self.k2,
+            z, labels, positives=positives, candidates=candidates, candidate_labels=candidate_labels,
+            temperature=self.temperature, k1=self.k1, k2=self.k2,
             normalize=self.normalize, reduction=self.reduction, backend=self.backend,
             precision=self.precision, distributed=self.distributed,
         )  # fmt: skip
@@ -60,9 +68,17 @@ class SupConLoss(nn.Module):
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed
 
-    def forward(self, z: Tensor, labels: Tensor | None = None, positives: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        z: Tensor,
+        labels: Tensor | None = None,
+        positives: Tensor | None = None,
+        candidates: Tensor | None = None,
+        candidate_labels: Tensor | None = None,
+    ) -> Tensor:
         return supcon_loss(
-            z, labels, positives=positives, temperature=self.temperature, variant=self.variant,
+            z, labels, positives=positives, candidates=candidates, candidate_labels=candidate_labels,
+            temperature=self.temperature, variant=self.variant,
             normalize=self.normalize, reduction=self.reduction, backend=self.backend,
             precision=self.precision, distributed=self.distributed,
         )  # fmt: skip
@@ -90,9 +106,12 @@ class NTXentLoss(nn.Module):
         self.normalize, self.reduction, self.backend = normalize, reduction, backend
         self.precision, self.distributed = precision, distributed
 
-    def forward(self, z: Tensor, ids: Tensor) -> Tensor:
+    def forward(
+        self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
+    ) -> Tensor:
         return ntxent_loss(
-            z, ids, temperature=self.temperature, normalize=self.normalize,
+            z, ids, candidates=candidates, candidate_ids=candidate_ids,
+            temperature=self.temperature, normalize=self.normalize,
             reduction=self.reduction, backend=self.backend,
             precision=self.precision, distributed=self.distributed,
         )  # fmt: skip

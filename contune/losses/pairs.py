@@ -5,6 +5,7 @@ label, positive), sample ids (views of one sample, positive; the same thing as l
 for everything else, such as multi-label data.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -83,6 +84,7 @@ class Batch(NamedTuple):
 
 
 def _check_labels(name: str, labels: Tensor, num: int) -> None:
+    _check_no_names(name, labels)
     check_tensors(**{name: labels})
     if labels.dim() != 1 or labels.shape[0] != num:
         raise UserError(
@@ -91,6 +93,17 @@ def _check_labels(name: str, labels: Tensor, num: int) -> None:
         )
     if labels.is_floating_point() or labels.is_complex():
         raise UserError(f"{name} must be integers, got {labels.dtype}; for soft or multiple labels use positives=")
+
+
+def _check_no_names(name: str, labels: object) -> None:
+    if isinstance(labels, Tensor | str) or not isinstance(labels, Iterable):
+        return
+    if any(isinstance(label, str) for label in labels):
+        together = ", labels and candidate_labels in one call" if name == "candidate_labels" else ""
+        raise UserError(
+            f"{name} must be a tensor of integers, got a {type(labels).__name__} of str; "
+            f"torch.as_tensor(numpy.unique({name}, return_inverse=True)[1]) numbers the classes{together}"
+        )
 
 
 def _check_positives(positives: Tensor, shape: tuple[int, int]) -> None:

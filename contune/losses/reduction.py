@@ -1,6 +1,7 @@
 """From one loss per anchor to what the caller asked for, with one rule for anchors without a positive."""
 
 import warnings
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,15 +12,28 @@ REDUCTIONS = ("mean", "sum", "none")
 _sizes_seen: set[int] = set()
 
 
-def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
-    """`mean` over the anchors that have a positive, `sum`, or `none`: one value per anchor.
+class Need(NamedTuple):
+    """What an anchor must have for a loss to use it, and how to give batches that have it."""
+
+    what: str
+    way: str
+
+
+POSITIVE = Need("a positive", "give two or more views of each sample, or batches with several samples of a class")
+POSITIVE_AND_NEGATIVE = Need(
+    "both a positive and a negative", "give batches of two or more classes with several samples, or views, of each"
+)
+
+
+def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str, need: Need = POSITIVE) -> Tensor:
+    """`mean` over the anchors that have what they need, `sum`, or `none`: one value per anchor.
 
     Anchors that cannot be used hold an exact 0 in `loss_N`; a batch of nothing else gives a 0 that still
     backpropagates (to zero gradients), and a warning, once.
     """
     if reduction not in REDUCTIONS:
         raise unknown("reduction", reduction, REDUCTIONS)
-    warn_if_nothing_usable(usable_N)
+    warn_if_nothing_usable(usable_N, need)
     if reduction == "none":
         return loss_N
     if reduction == "sum":
@@ -27,8 +41,8 @@ def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str) -> Tensor:
     return loss_N.sum() / usable_N.sum().clamp(min=1)
 
 
-def warn_if_nothing_usable(total_N: Tensor) -> None:
-    """total_N: for each anchor something that is 0 where it has no positive."""
+def warn_if_nothing_usable(total_N: Tensor, need: Need = POSITIVE) -> None:
+    """total_N: for each anchor something that is 0 where it lacks what it needs."""
     if torch.compiler.is_compiling():
         return
     num = total_N.shape[0]
@@ -39,7 +53,6 @@ def warn_if_nothing_usable(total_N: Tensor) -> None:
         _sizes_seen.add(num)
     if not total_N.any():
         warnings.warn(
-            f"no anchor in this batch of {num} has a positive, so the loss is 0 and teaches nothing; "
-            "give two or more views of each sample, or batches with several samples of a class",
+            f"no anchor in this batch of {num} has {need.what}, so the loss is 0 and teaches nothing; {need.way}",
             stacklevel=2,
         )

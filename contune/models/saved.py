@@ -64,20 +64,43 @@ class ImageEncoder(nn.Module):
         self.num_features = int(backbone.num_features)  # type: ignore[arg-type]  # timm models all carry it
 
     def prepare(self, images_NCHW: Tensor) -> Tensor:
-        """uint8 images as the encoder wants them: resized, scaled to 0..1, normalised."""
-        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels:
-            raise UserError(f"images must be (N, {self.spec.channels}, H, W), got shape {tuple(images_NCHW.shape)}")
-        return eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
+        """uint8 images as the encoder wants them: resized, scaled to 0..1, normalised, of the type of its weights."""
+        self._check(images_NCHW)
+        if images_NCHW.dtype != torch.uint8:
+            raise UserError(
+                f"only uint8 images of 0 to 255 can be prepared, got {images_NCHW.dtype}; floats that are resized and "
+                "normalised already go to the encoder itself"
+            )
+        x_NCHW = eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
+        return x_NCHW.to(self._dtype())
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
+        self._check(images_NCHW)
+        if not (images_NCHW.dtype == torch.uint8 or images_NCHW.is_floating_point()):
+            raise UserError(
+                f"images must be uint8 of 0 to 255, or floats as encoder.prepare makes them of these, "
+                f"got {images_NCHW.dtype}; images.to(torch.uint8) makes the former"
+            )
+        x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
+        features_ND: Tensor = self.backbone(x_NCHW)
+        return features_ND
+
+    def _check(self, images_NCHW: Tensor) -> None:
         if not isinstance(images_NCHW, Tensor):
             raise UserError(
                 f"images must be a tensor (N, {self.spec.channels}, H, W), got a {type(images_NCHW).__name__}; "
                 "torch.from_numpy makes one of an array, and `contune.embed` reads files"
             )
-        x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
-        features_ND: Tensor = self.backbone(x_NCHW)
-        return features_ND
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # sizes are tensors then: a warning
+            return
+        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels:
+            raise UserError(f"images must be (N, {self.spec.channels}, H, W), got shape {tuple(images_NCHW.shape)}")
+
+    def _dtype(self) -> torch.dtype:
+        """Of the weights; a replica in `DataParallel` and a quantised network have none to ask."""
+        for weight in self.backbone.parameters():
+            return weight.dtype
+        return torch.float32
 
 
 def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:

@@ -1,6 +1,7 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from contune import distributed
@@ -16,8 +17,8 @@ from contune.files import whole_file
 from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.classifier import CLASSIFIER_FILE
-from contune.run import RunFolder
-from contune.settings import split_assignment
+from contune.run import RunFolder, as_run_folder
+from contune.settings import split_assignments
 from contune.train import trained_on
 from contune.train.checkpoint import saved_step
 from contune.train.device import choose_device, hardware_name
@@ -35,8 +36,9 @@ from contune.train.trainer import Trainer
 MakeTrainer = Callable[[Setup, Method, Loader, RunFolder], Trainer]
 
 
-def train(config: Config, folder: RunFolder, make_trainer: MakeTrainer = Trainer) -> dict[str, Any]:
+def train(config: Config, folder: str | Path | RunFolder, make_trainer: MakeTrainer = Trainer) -> dict[str, Any]:
     """Trains, measures and reports into `folder`; goes on where an earlier call was stopped."""
+    config, folder = Config.from_dict(config.to_dict()), as_run_folder(folder)  # attributes may be set to anything
     with stoppable(), distributed.process_group(choose_device(config.run.device)), way_around():
         folder.check(config)
         finished = folder.result()
@@ -137,8 +139,9 @@ def _classes(setup: Setup) -> str:
 
 
 @way_around()
-def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
+def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
     """Measures a finished run's encoder again, on other data or under other protocols if `overrides` say so."""
+    folder = as_run_folder(folder)
     _check_settled(overrides)
     config = folder.config().override(overrides)
     encoder = load_encoder(folder.path)
@@ -166,9 +169,9 @@ def evaluate_run(folder: RunFolder, overrides: list[str]) -> dict[str, Any]:
     return build_result(setup, evaluation.measures, seconds=0.0, views_per_second=0.0)
 
 
-def _check_settled(overrides: list[str]) -> None:
+def _check_settled(overrides: str | Sequence[str]) -> None:
     """That nothing is asked for which only training could have done."""
-    for key in (split_assignment(text)[0] for text in overrides):
+    for key, _ in split_assignments(overrides):
         if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
             raise UserError(
                 f"{key} was settled when the encoder was trained; an evaluation takes other data.*, eval.*, augment.* "

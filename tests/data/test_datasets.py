@@ -62,3 +62,8 @@ def test_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UserError, match="loop"):
         load_dataset(str(tmp_path / "loop"))
+
+
+def test_a_way_with_broken_images_that_there_is_not() -> None:
+    with pytest.raises(UserError, match="unknown way with broken images 'ignore'; choose from skip, stop"):
+        load_dataset("digits", broken="ignore")

@@ -96,6 +96,14 @@ def test_the_library_gives_batches(run: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(together, expected(run, list(range(20))), rtol=1e-4, atol=1e-5)
     one = list(library.embed(library.load_encoder(run), shards / "2.parquet", start=12))
     assert [part.paths for part in one] == [[f"{shards}/2.parquet#12"]]
+    assert list(library.embed(run, shards, start=20)) == []
+
+
+@pytest.mark.parametrize("start", [-1, 21])
+def test_a_start_outside_of_the_images(start: int, run: Path, tmp_path: Path) -> None:
+    shards = write_shards(tmp_path / "shards")
+    with pytest.raises(UserError, match=rf"^start={start} does not fit 20 images; leave out 0 to 20 of them$"):
+        library.embed(run, shards, start=start)
 
 
 @pytest.mark.parametrize("batch", [1, 7, 33, 1000])

@@ -112,13 +112,28 @@ def test_positives_and_candidate_labels_are_two_answers_to_one_question(backend:
 Z, QUEUE, IDS = torch.randn(4, 6), torch.randn(9, 6), torch.arange(4)
 
 
+@pytest.mark.parametrize("num", [9, 600])
+def test_a_queue_may_be_of_a_better_type_than_what_autocast_gives(num: int) -> None:
+    z = torch.randn(num, 6).bfloat16().requires_grad_()
+    queue, ids = torch.randn(num, 6), torch.arange(num) % 4
+    loss = tcl_loss(z, ids, candidates=queue, candidate_labels=ids)
+    loss.backward()
+    exact = z.detach().float().requires_grad_()
+    tcl_loss(exact, ids, candidates=queue, candidate_labels=ids).backward()
+    assert loss.dtype == torch.float32
+    assert z.grad is not None
+    assert exact.grad is not None
+    assert z.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(z.grad, exact.grad.bfloat16())
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"candidates": QUEUE}, "need candidate_labels"),
         ({"candidates": QUEUE, "candidate_labels": IDS}, "candidate_labels must have one entry for each of the 9"),
-        ({"candidates": QUEUE[:, :5], "candidate_labels": IDS}, "candidates must have the embeddings' size and type"),
-        ({"candidates": QUEUE.double(), "candidate_labels": IDS}, "candidates must have the embeddings' size and type"),
+        ({"candidates": QUEUE[:, :5], "candidate_labels": IDS}, "candidates must have the embeddings' size 6, got 5"),
+        ({"candidates": QUEUE.long(), "candidate_labels": IDS}, "candidates must be"),
         ({"candidates": QUEUE[0], "candidate_labels": IDS}, "candidates must be"),
         ({"candidates": QUEUE, "candidate_labels": IDS, "distributed": True}, "gather the rest yourself"),
     ],

@@ -267,6 +267,19 @@ def test_modules_are_their_functions() -> None:
     assert "temperature=0.2" in repr(NTXentLoss())
 
 
+def test_modules_take_candidates_as_their_functions_do() -> None:
+    z, labels, queue, queue_labels = random_unit(6), torch.arange(6) % 3, random_unit(9, seed=1), torch.arange(9) % 3
+    mask = labels[:, None] == queue_labels
+    for module, function in ((TCLLoss(), tcl_loss), (SupConLoss(), supcon_loss)):
+        by_labels = module(z, labels, candidates=queue, candidate_labels=queue_labels)
+        assert by_labels == function(z, labels, candidates=queue, candidate_labels=queue_labels)
+        assert by_labels == module(z, positives=mask, candidates=queue)
+        assert by_labels != module(z, labels)
+    by_ids = NTXentLoss()(z, labels, candidates=queue, candidate_ids=queue_labels)
+    assert by_ids == ntxent_loss(z, labels, candidates=queue, candidate_ids=queue_labels)
+    assert by_ids != NTXentLoss()(z, labels)
+
+
 def test_public_names() -> None:
     assert contune.tcl_loss is tcl_loss
     assert contune.TCLLoss is TCLLoss

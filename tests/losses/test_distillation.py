@@ -1,12 +1,14 @@
 """DINO's loss against nested loops, hand-computed cases, and what its centre and temperature are for."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from contune.errors import UserError
+from contune.losses.clusters import swapped_prediction_loss
 from contune.losses.distillation import dino_loss, dino_targets, other_views_loss
 
 B, K = 5, 7
@@ -117,6 +119,19 @@ def test_views_that_do_not_belong_together(shapes: tuple[tuple[int, ...], tuple[
     with pytest.raises(UserError, match="the views of an image predict one another") as error:
         other_views_loss(targets, logits)
     assert all(str(shape) in str(error.value) for shape in shapes)
+
+
+@pytest.mark.parametrize(("loss", "rest"), [(dino_loss, (torch.zeros(K),)), (swapped_prediction_loss, ())])
+def test_views_that_are_not_stacked(loss: Callable[..., Tensor], rest: tuple[Tensor, ...]) -> None:
+    """The way out that the sentence names gives the loss."""
+    views = list(outputs(2, seed=0))
+    with pytest.raises(UserError, match=r"_VBK must be a tensor, got a list; torch\.stack\(\w+_VBK\) makes one"):
+        loss(views, views, *rest)
+    with pytest.raises(UserError, match=r"_VBK must be \(views, images, outputs\), got shape \(10, 7\).*torch\.stack"):
+        loss(torch.cat(views), torch.cat(views), *rest)
+    with pytest.raises(UserError, match=r"_TBK must be \(views, images, outputs\), got shape \(5, 7\)"):
+        loss(torch.stack(views), views[0], *rest)
+    assert loss(torch.stack(views), torch.stack(views), *rest).isfinite()
 
 
 def test_wrong_temperatures() -> None:

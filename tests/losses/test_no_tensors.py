@@ -52,6 +52,29 @@ def test_every_argument_has_its_sentence(call: str) -> None:
                 loss(**(arguments | {name: value}))
 
 
+def test_classes_that_are_names() -> None:
+    """The way out that the sentence names gives the loss."""
+    names = ["cat", "dog"] * 3
+    words = r"labels must be a tensor of integers, got a {} of str; .*numpy\.unique\(labels, return_inverse=True\)\[1\]"
+    for kind in (list, tuple, np.array):
+        given: Any = kind(names)
+        with pytest.raises(UserError, match=words.format(type(given).__name__)):
+            losses.tcl_loss(Z, given)
+    with pytest.raises(UserError, match=r"^candidate_labels .* labels and candidate_labels in one call$"):
+        losses.tcl_loss(Z, LABELS, candidates=Z, candidate_labels=names)  # type: ignore[arg-type]
+    numbers = torch.as_tensor(np.unique(names, return_inverse=True)[1])
+    assert losses.tcl_loss(Z, numbers) == losses.tcl_loss(Z, LABELS)
+
+
+def test_views_on_an_axis_of_their_own() -> None:
+    """The way out that the sentence names gives the loss of the stacked views."""
+    z = torch.stack([Z, Z + 1, Z + 2], dim=1)
+    with pytest.raises(UserError, match=r"torch\.cat\(embeddings\.unbind\(1\)\) .* labels\.repeat\(views\)"):
+        losses.tcl_loss(z, LABELS)
+    stacked = losses.tcl_loss(torch.cat([Z, Z + 1, Z + 2]), LABELS.repeat(3))
+    assert losses.tcl_loss(torch.cat(z.unbind(1)), LABELS.repeat(3)) == stacked
+
+
 def test_views_that_are_not_stacked_yet() -> None:
     with pytest.raises(UserError, match=r"embeddings must be a tensor, got a list; torch\.cat\(embeddings\) makes one"):
         losses.tcl_loss([Z, Z], LABELS)  # type: ignore[arg-type]

@@ -89,3 +89,43 @@ def test_the_file_names_every_weight_as_timm_does(tmp_path: Path) -> None:
     assert {"conv1.weight", "bn1.running_mean", "layer4.0.bn2.weight"} <= load_file(
         tmp_path / "encoder.safetensors"
     ).keys()
+
+
+def test_prepared_images_are_not_prepared_again(images_NCHW: torch.Tensor) -> None:
+    encoder = trained()
+    with pytest.raises(UserError, match=r"only uint8 images of 0 to 255 can be prepared, got torch\.float32; floats"):
+        encoder.prepare(encoder.prepare(images_NCHW))
+    with pytest.raises(UserError, match=r"images must be a tensor .* got a ndarray"):
+        encoder.prepare(images_NCHW.numpy())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_other_numbers_are_a_sentence(dtype: torch.dtype) -> None:
+    with pytest.raises(UserError, match=rf"images must be uint8 of 0 to 255, or floats .*, got {dtype}; images\.to"):
+        trained()(torch.zeros(4, 3, 16, 16, dtype=dtype))
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 16, 16), (3, 16, 16), (4, 16, 16, 3)])
+def test_other_shapes_of_floats_are_a_sentence(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match=r"images must be \(N, 3, H, W\), got shape"):
+        trained()(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_bytes_go_to_weights_of_any_type(dtype: torch.dtype, images_NCHW: torch.Tensor) -> None:
+    with torch.no_grad():
+        expected, encoder = trained()(images_NCHW), trained().to(dtype)
+        assert encoder.prepare(images_NCHW).dtype == dtype
+        features = encoder(images_NCHW)
+    assert features.dtype == dtype
+    torch.testing.assert_close(features.float(), expected, rtol=0.1, atol=0.1)
+
+
+def test_the_checks_are_no_hindrance_to_the_compiler(images_NCHW: torch.Tensor) -> None:
+    encoder = trained()
+    x_NCHW = encoder.prepare(images_NCHW)
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True)
+    exported = torch.export.export(encoder, (x_NCHW,)).module()
+    with torch.no_grad():
+        for made in (compiled, exported):
+            torch.testing.assert_close(made(x_NCHW), encoder(images_NCHW))

@@ -37,18 +37,20 @@ def one_thread() -> Any:
         yield
 
 
+def makes_a_mistake(config: Config, folder: RunFolder) -> dict[str, Any]:
+    raise TypeError("unsupported operand")
+
+
 @pytest.fixture(scope="module")
 def outcome(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Job], list[dict[str, Any]]]:
     """Two good runs among three that fail: no images, a mistake that no rule foresees, a folder in use."""
     folder = tmp_path_factory.mktemp("many")
     (folder / "occupied").mkdir()
     (folder / "occupied" / "thesis.txt").write_text("precious")
-    unusual = config("run.seed=3")
-    unusual.optim.momentum = None  # type: ignore[assignment]  # as no command line can
     jobs = [
         Job(config("run.seed=1"), folder / "one", "seed 1"),
         Job(config("data.path=nowhere", recipe="images"), folder / "missing"),
-        Job(unusual, folder / "unusual"),
+        Job(config("run.seed=3"), folder / "unusual", work=makes_a_mistake),
         Job(config(), folder / "occupied"),
         Job(config("run.seed=2"), folder / "two", "seed 2"),
     ]
@@ -89,7 +91,7 @@ def test_a_failure_is_a_sentence_and_the_others_go_on(outcome: tuple[list[Job], 
     assert ["error" in result for result in results] == [False, True, True, True, False]
     missing, unusual, occupied = (result["error"] for result in results[1:4])
     assert missing.startswith("there is no file or folder at 'nowhere'")
-    assert unusual.startswith("its process failed: TypeError: ")
+    assert unusual.startswith("its process failed: TypeError: unsupported operand")
     assert "Traceback" in results[2]["details"]
     assert occupied.endswith("is not empty and holds no run; give another folder with --out")
     assert [path.name for path in jobs[3].folder.iterdir()] == ["thesis.txt"]

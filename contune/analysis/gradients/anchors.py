@@ -12,6 +12,7 @@ from torch import Tensor
 
 from contune.kernels.problem import Knobs
 from contune.losses.checks import check_not_negative, check_positive, embeddings
+from contune.losses.contrastive import check_variant
 from contune.losses.pairs import Batch
 
 BLOCK_PAIRS = 2**22
@@ -111,6 +112,7 @@ def anchors_of(z: Tensor, labels: Tensor | None, positives: Tensor | None, *, no
 
 
 def check_knobs(knobs: Knobs) -> None:
+    check_variant(knobs.variant)
     check_positive("temperature", knobs.temperature)
     check_not_negative("k1", knobs.k1)
     check_not_negative("k2", knobs.k2)

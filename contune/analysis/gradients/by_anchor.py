@@ -13,6 +13,7 @@ from contune.analysis.gradients.coefficients import coefficients_of
 from contune.analysis.gradients.quantities import SUPCON, Quantity, Split, pairs_by_kind, quantities, split_of
 from contune.analysis.gradients.responses import HARD_SHARE, check_hard
 from contune.kernels.problem import Knobs
+from contune.losses.checks import check_tensors
 
 
 @torch.no_grad()
@@ -44,6 +45,7 @@ def responses_by_anchor(
     """
     knobs = Knobs(temperature, k1, k2)
     check_knobs(knobs)
+    check_tensors(embeddings=z)
     check_hard(hard)
     with torch.autocast(z.device.type, enabled=False):
         anchors = anchors_of(z, labels, positives, normalize=normalize)

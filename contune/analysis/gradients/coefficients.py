@@ -10,6 +10,7 @@ from torch import Tensor
 
 from contune.analysis.gradients.anchors import Compared, anchors_of, check_knobs, log
 from contune.kernels.problem import Knobs
+from contune.losses.checks import check_tensors
 
 
 class Coefficients(NamedTuple):
@@ -64,6 +65,7 @@ def coefficients(
     """
     knobs = Knobs(temperature, k1, k2, variant)
     check_knobs(knobs)
+    check_tensors(embeddings=z)
     with torch.autocast(z.device.type, enabled=False):
         compared = anchors_of(z, labels, positives, normalize=normalize).compared(temperature)
         return coefficients_of(compared, knobs)

@@ -12,6 +12,7 @@ from contune.analysis.gradients.anchors import BLOCK_PAIRS, Anchors, anchors_of,
 from contune.analysis.gradients.quantities import SHARE, Quantity, Split, pairs_by_kind, quantities, split_of
 from contune.errors import UserError
 from contune.kernels.problem import Knobs
+from contune.losses.checks import check_tensors
 
 HARD_SHARE = 0.25
 
@@ -55,6 +56,7 @@ def responses(
     """
     knobs = Knobs(temperature, k1, k2)
     check_knobs(knobs)
+    check_tensors(embeddings=z)
     check_hard(hard)
     with torch.autocast(z.device.type, enabled=False):
         anchors = anchors_of(z, labels, positives, normalize=normalize)

@@ -1,8 +1,10 @@
 """Responses: the means of the lemmas' terms, the theorems, and the same numbers block by block."""
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from contune.analysis.gradients import anchors as anchors_module
-from contune.analysis.gradients import coefficients, responses
+from contune.analysis.gradients import coefficients, responses, responses_by_anchor
 from contune.analysis.gradients.anchors import Anchors
 from contune.analysis.gradients.coefficients import Coefficients, theorem_1_holds
 from contune.analysis.gradients.responses import ratios, sums_and_counts
@@ -203,3 +205,11 @@ def test_at_k1_0_and_k2_1_tcl_is_supcon(seed: int, tau: float) -> None:
 def test_a_share_that_is_none_is_refused(hard: float) -> None:
     with pytest.raises(UserError, match=r"hard must be a share above 0 and at most 0\.5, got"):
         responses(*points(), hard=hard)
+
+
+@pytest.mark.parametrize("function", [responses, responses_by_anchor, coefficients])
+def test_what_is_no_tensor_or_no_variant_is_said(function: Callable[..., object]) -> None:
+    with pytest.raises(UserError, match=r"embeddings must be a tensor, got a ndarray; torch\.as_tensor"):
+        function(np.ones((4, 3)), torch.arange(4) % 2)
+    with pytest.raises(UserError, match="unknown variant 'bogus'"):
+        coefficients(torch.ones(4, 3), torch.arange(4) % 2, variant="bogus")
