@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import isnan
+from math import isnan, nan
 from typing import NamedTuple
 
 from contune.experiments.curve import curve
@@ -37,7 +37,7 @@ def _points(outcomes: Sequence[Outcome], key: str) -> list[_Point]:
     for each in outcomes:
         own, beside = curve(each, key), curve(each, f"supcon_{key}")
         if each.row.series == TCL and own is not None and beside is not None:
-            found.append(_Point(float(each.row.at), own.mean, own.mean / beside.mean))
+            found.append(_Point(float(each.row.at), own.mean, own.mean / beside.mean if beside.mean else nan))
     return sorted(found)
 
 

@@ -1,6 +1,7 @@
 """The paper's figure of k1: gradients from positives over training for several values, and accuracy over k1."""
 
 from collections.abc import Sequence
+from math import nan
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -82,7 +83,8 @@ def _ramp(number: int, total: int) -> str:
 def _draw_share(axes: Axes, outcome: Outcome, colour: str) -> None:
     own, beside = curve(outcome, POSITIVE), curve(outcome, f"supcon_{POSITIVE}")
     if own is not None and beside is not None:
-        more = [100 * (mine / theirs - 1) for mine, theirs in zip(own.values, beside.values, strict=True)]
+        pairs = zip(own.values, beside.values, strict=True)
+        more = [100 * (mine / theirs - 1) if theirs else nan for mine, theirs in pairs]
         axes.plot(own.epochs, more, linewidth=1.8, color=colour)
 
 

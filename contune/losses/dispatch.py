@@ -41,7 +41,8 @@ def pair_loss(
         backend = _choose(batch, knobs, spread)
     if backend == "dense":
         if spread:
-            raise UserError("backend='dense' knows one process; use backend='auto' with distributed=True")
+            learnt = ", and a number as temperature" if _is_learnt(knobs.temperature) else ""
+            raise UserError(f"backend='dense' knows one process; use backend='auto' with distributed=True{learnt}")
         with torch.autocast(batch.z.device.type, enabled=False):
             return _dense(batch, knobs, normalize, reduction)
     with torch.cuda.device_of(batch.z):  # Triton launches on the current device, which may be another

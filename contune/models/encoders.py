@@ -42,7 +42,7 @@ def build_encoder(
     return encoder
 
 
-def check_name(name: str) -> None:
+def check_encoder_name(name: str) -> None:
     if name != RESNET_MINI and not timm.is_model(name):
         raise unknown("encoder", name, [RESNET_MINI, *timm.list_models()])
 
@@ -53,7 +53,7 @@ def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Modul
         options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
     if name == RESNET_MINI:
         return _resnet_mini(**options)
-    check_name(name)
+    check_encoder_name(name)
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
         resnet: nn.Module = timm.create_model(name, zero_init_last=False, **options)

@@ -18,7 +18,7 @@ from contune.data.split import way_to_hold_out
 from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
-from contune.models.encoders import check_name
+from contune.models.encoders import check_encoder_name
 from contune.progress import progress
 from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 
@@ -87,7 +87,7 @@ def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
     """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
     choose_device(config.run.device)  # these before the data, which may take a while
     if spec is None:
-        check_name(config.model.encoder)
+        check_encoder_name(config.model.encoder)
     return setup_for(config, open_dataset(config.data), spec)
 
 

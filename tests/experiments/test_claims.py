@@ -41,6 +41,7 @@ def test_steps_that_go_the_other_way_are_counted() -> None:
 def test_nothing_is_said_of_one_value_or_of_runs_without_curves() -> None:
     bare = [Outcome(row, (made_up_result(row),)) for row in K1]
     assert claims_of_k1(bare) == []
+    assert claims_of_k1([outcome(1, 0.2, 0.2), outcome(2, 0.3, 0.1, beside=0.0)]) == []
     assert claims_of_k1([outcome(1, 0.2, 0.2), *bare[2:]]) == []
     assert claims_of_k2([Outcome(row) for row in K2]) == []
 
