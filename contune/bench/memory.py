@@ -1,7 +1,6 @@
 """How much memory a forward and backward pass needs beyond its input, and what cannot fit in the first place."""
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from contune.bench.batch import Batch, make_batch
 from contune.bench.contestants import Contestant
 from contune.bench.failure import Failure
 from contune.bench.step import forward_backward
+from contune.machine import free_bytes
 
 _HOST_SHARE = 0.6
 _WARMUP_SIZE = 64
@@ -30,17 +30,6 @@ def does_not_fit(contestant: Contestant, num: int, device: torch.device) -> str 
     if needed > available:
         return f"would not fit: about {needed / 2**30:,.0f} GiB"
     return None
-
-
-def free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():  # counts what the file cache would give back, which sysconf does not
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def gpu_peak_bytes(contestant: Contestant, batch: Batch) -> int:
