@@ -36,9 +36,9 @@ def test_the_trial_is_a_batch_or_what_a_cpu_does_soon(monkeypatch: pytest.Monkey
         return 0.0
 
     monkeypatch.setattr(network, "_seconds_per_view", seconds)
-    for overrides in (("optim.batch_images=8",), ("optim.batch_images=50",), ("data.image_size=64",)):
+    for overrides in (("optim.batch_images=8",), ("optim.batch_images=50",), ("data.image_size=32",)):
         findings(*overrides)
-    assert sizes == [16, 100, 19]
+    assert sizes == [16, 100, 38]
 
 
 def test_only_resnets_have_a_stem_to_choose() -> None:
