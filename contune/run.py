@@ -49,7 +49,7 @@ class RunFolder:
         return Config.load(self.config_file)
 
     def runs(self) -> "list[RunFolder]":
-        """Where several are meant: those of its seeds if `contune train --seeds` made it, else itself."""
+        """Where several are meant: those in it if `contune train --seeds` or `experiment` made it, else itself."""
         inside = [] if self.config_file.exists() else seed_folders(self.path)
         return [RunFolder(path) for path in inside] or [self]
 

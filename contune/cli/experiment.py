@@ -120,5 +120,6 @@ def _show(found: "Experiment", outcomes: "list[Outcome]", folder: Path) -> None:
     table = found.table(outcomes)
     show_table(table.columns, [[cell.text for cell in row] for row in table.rows], numbers=table.numbers)
     left_out = [note for note in table.notes if note.startswith("Left out: ")]
-    say("".join(f"\n{sentence}" for sentence in (*table.findings, *left_out)))
+    of_runs = [sentence for outcome in outcomes for sentence in outcome.sentences()]
+    say("".join(f"\n{sentence}" for sentence in (*table.findings, *left_out, *of_runs)))
     say(f"table    {folder}/table.md, table.tex, table.html\nfigure   {folder}/figure.png, figure.svg")

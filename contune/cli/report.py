@@ -19,11 +19,11 @@ def report(
     """Write the report of a run again, or of several runs one page that compares them.
 
     Runs that differ only in the seed are taken together: means with 95 % intervals, and paired tests between settings
-    over the seeds they share. A run that has not ended is shown with what it has. The folder of `train --seeds` stands
-    for its runs.
+    over the seeds they share. A run that has not ended is shown with what it has. The folder of `train --seeds` or
+    of an experiment stands for its runs.
 
     Examples: `contune report runs/digits` · `contune report runs/tcl runs/supcon` ·
-    `contune report runs/tcl/seed* runs/supcon/seed* --out tcl-or-supcon.html`
+    `contune report runs/experiments/ci-digits --out ci.html`
     """
     from contune.console import say
     from contune.run import RunFolder

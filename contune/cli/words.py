@@ -22,6 +22,7 @@ Overrides = Annotated[
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ.", show_default=False),
 ]
 DEFAULT_RECIPE = "digits"
+MOST_SEEDS = 1000
 
 
 def numbers_in(text: str, example: str = "256,1024") -> list[int]:
@@ -39,11 +40,18 @@ def values_in(text: str) -> tuple[float, ...]:
 
 
 def seeds_in(text: str) -> list[int]:
-    """`3` is how many, `0,4` is which."""
+    """`3` is how many, `0,4` or `4,` is which."""
     numbers = numbers_in(text, "0,1,2")
     if not numbers or min(numbers) < 0 or text.strip() == "0":
         raise UserError(f"--seeds {text} names no seed; write how many, such as 3, or which, such as 0,4")
-    return numbers if "," in text else list(range(numbers[0]))
+    if "," in text:
+        return numbers
+    if numbers[0] > MOST_SEEDS:
+        raise UserError(
+            f"--seeds {text} would be {numbers[0]:,} runs of each; write how many, up to {MOST_SEEDS}, "
+            f"or which, such as 0,4 or {text.strip()},"
+        )
+    return list(range(numbers[0]))
 
 
 def words_in(text: str) -> list[str]:

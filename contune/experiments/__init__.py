@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, Callable[[], Experiment]] = {
     "table1": supervised.table1,
     "table1-digits": supervised.digits,
     "table1-250": supervised.table1_250,
+    "table1-250-digits": supervised.digits_250,
     "fig-batch": stability.batch,
     "fig-batch-digits": stability.batch_digits,
     "fig-encoder": stability.encoder,

@@ -34,12 +34,11 @@ def from_folder(
         for seed in seeds:
             run = RunFolder(folder / row.folder(seed))
             elsewhere = (known or {}).get(row.folder(seed))
-            why = (errors or {}).get(run.path) or _other_run(run, row.config(overrides, seed))
-            if elsewhere is not None:
-                results.append(elsewhere)
-            elif why is not None:
-                failures.append(f"seed {seed}: {why}.")
-            elif (result := run.result()) is not None:
+            result, why = (elsewhere, None) if elsewhere else _result(run, row.config(overrides, seed))
+            why = (errors or {}).get(run.path, why)
+            if why is not None:
+                failures.append(f"seed {seed}: {_with_full_stop(why)}")
+            elif result is not None:
                 results.append(result)
         missing = len(seeds) - len(results) - len(failures)
         no_data = (absent or {}).get(row.config(overrides, 0).data.name, "") if missing else ""
@@ -47,12 +46,17 @@ def from_folder(
     return outcomes
 
 
-def _other_run(run: RunFolder, config: Config) -> str | None:
+def _result(run: RunFolder, config: Config) -> tuple[Result | None, str | None]:
+    """What the run measured, if it has ended, or why its folder cannot be it."""
     try:
         run.check(config)
+        return run.result(), None
     except UserError as error:
-        return str(error)
-    return None
+        return None, str(error)
+
+
+def _with_full_stop(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
 def read_results(folder: Path) -> list[tuple[Path, Result]]:

@@ -1,6 +1,6 @@
 """What the runs of a row came to: means over seeds with their intervals, or why there is no number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,3 +107,8 @@ class Outcome:
     def _rank(self, result: Result) -> float:
         rank: float = result.get("last_logged", {}).get("effective_rank", float("inf"))
         return rank
+
+
+def are_measured_apart(outcomes: Sequence[Outcome]) -> bool:
+    """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
+    return len({protocol for each in outcomes for protocol in each.protocols(TOP1)}) > 1

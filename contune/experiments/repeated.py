@@ -6,7 +6,7 @@ from itertools import pairwise
 from contune.analysis.statistics import PairedDifference
 from contune.experiments.facts import NOTHING, notes
 from contune.experiments.grid import accuracy_cell, signed
-from contune.experiments.outcome import FAST, KNN, TOP1, Outcome
+from contune.experiments.outcome import FAST, KNN, TOP1, Outcome, are_measured_apart
 from contune.experiments.plan import PAPER
 from contune.experiments.table import Cell, Table
 
@@ -20,7 +20,7 @@ EXPLAINED = (
 
 def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
     """Methods from the weakest; below, each less the one before over the seeds that both have."""
-    measures = (TOP1, *([FAST] if _are_measured_apart(outcomes) else []), KNN)
+    measures = (TOP1, *([FAST] if are_measured_apart(outcomes) else []), KNN)
     quoted = [PAPER] if any(PAPER in each.row.beside for each in outcomes) else []
     columns = (*(TITLES[measure] for measure in measures), "seeds", P_VALUE, *quoted)
     methods = [_method(each, outcomes, measures, bool(quoted)) for each in outcomes]
@@ -34,11 +34,6 @@ def repeated(title: str, outcomes: Sequence[Outcome]) -> Table:
         findings=tuple(_verdicts(outcomes)),
         notes=(*notes(outcomes, measures), *([EXPLAINED] if several else [])),
     )
-
-
-def _are_measured_apart(outcomes: Sequence[Outcome]) -> bool:
-    """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
-    return len({protocol for each in outcomes for protocol in each.protocols(TOP1)}) > 1
 
 
 def _method(outcome: Outcome, rivals: Sequence[Outcome], measures: Sequence[str], quoted: bool) -> tuple[Cell, ...]:
@@ -76,7 +71,7 @@ def _verdicts(outcomes: Sequence[Outcome]) -> list[str]:
     """In plain words, what the interval of each difference says: in top-1, or in what was measured alike."""
     sentences = []
     for below, above in pairwise(outcomes):
-        alike = not _are_measured_apart((below, above))
+        alike = not are_measured_apart((below, above))
         found = above.above(below, TOP1 if alike else FAST)
         if found is not None and found.half is not None:
             by = "" if alike else "By the fast probe, which both have, "

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from contune.analysis.colours import INK, LINE, MUTED
-from contune.experiments.outcome import TOP1, Outcome
+from contune.experiments.outcome import FAST, TOP1, Outcome, are_measured_apart
 from contune.experiments.plan import PAPER
 from contune.experiments.style import (
     MARKS,
@@ -28,6 +28,8 @@ from contune.experiments.style import (
 ROW_HEIGHT, HEAD, FOOT = 0.55, 0.6, 0.6
 RUNS, DIFFERENCES = (0.145, 0.36), (0.73, 0.245)
 """Where the panels begin and how wide they are, in widths of the figure."""
+BESIDE = 0.26
+"""Above a row the paper's, below it single seeds or another measure, in rows."""
 
 
 def strips(title: str, outcomes: Sequence[Outcome]) -> Figure:
@@ -50,7 +52,7 @@ def _runs(axes: Axes, outcomes: Sequence[Outcome]) -> None:
         _name(axes, y, outcome.row.series)
         seeds = list(outcome.by_seed(TOP1).values())
         axes.plot(
-            seeds, [y - 0.26] * len(seeds), linestyle="none", marker="|", markersize=7, color=mark.colour, alpha=0.7
+            seeds, [y - BESIDE] * len(seeds), linestyle="none", marker="|", markersize=7, color=mark.colour, alpha=0.7
         )
         values += seeds
         if (spread := outcome.accuracy(TOP1)) is not None:
@@ -60,7 +62,7 @@ def _runs(axes: Axes, outcomes: Sequence[Outcome]) -> None:
             axes.text(0.5, y, outcome.remark(), transform=place, color=MUTED, fontsize=8, ha="center", va="bottom")
         if PAPER in outcome.row.beside:
             paper, half = outcome.row.beside[PAPER], outcome.row.beside_half.get(PAPER)
-            values += _interval(axes, paper, half, y + 0.26, mark, filled=False)
+            values += _interval(axes, paper, half, y + BESIDE, mark, filled=False)
     _dress(axes, len(outcomes), "top-1 accuracy, %; a line for each seed", limits(values))
 
 
@@ -73,16 +75,23 @@ def _differences(axes: Axes, outcomes: Sequence[Outcome]) -> None:
         _name(axes, y, f"{above.row.series} − {below.row.series}")
         if (found := above.above(below)) is not None:
             values += _interval(axes, found.mean, found.half, y, mark)
+        if are_measured_apart((below, above)) and (alike := above.above(below, FAST)) is not None:
+            _name(axes, y - BESIDE, "by the fast probe of both", is_remark=True)
+            values += _interval(axes, alike.mean, alike.half, y - BESIDE, mark)
         if PAPER in above.row.beside and PAPER in below.row.beside:
             values += _interval(
-                axes, above.row.beside[PAPER] - below.row.beside[PAPER], None, y + 0.26, mark, filled=False
+                axes, above.row.beside[PAPER] - below.row.beside[PAPER], None, y + BESIDE, mark, filled=False
             )
     _dress(axes, len(outcomes), "difference, points", limits(values, least=0.2))
 
 
-def _name(axes: Axes, y: float, name: str) -> None:
-    axes.axhline(y, color=LINE, linewidth=0.8, zorder=0)
-    axes.text(-0.03, y, name, transform=axes.get_yaxis_transform(), color=INK, ha="right", va="center")
+def _name(axes: Axes, y: float, name: str, *, is_remark: bool = False) -> None:
+    if not is_remark:
+        axes.axhline(y, color=LINE, linewidth=0.8, zorder=0)
+    colour, size = (MUTED, 8) if is_remark else (INK, None)
+    axes.text(
+        -0.03, y, name, transform=axes.get_yaxis_transform(), color=colour, fontsize=size, ha="right", va="center"
+    )
 
 
 def _interval(axes: Axes, mean: float, half: float | None, y: float, mark: Mark, *, filled: bool = True) -> list[float]:

@@ -121,9 +121,9 @@ def _known(job: Job) -> dict[str, Any] | None:
     folder = RunFolder(job.folder)
     try:
         folder.check(job.config)
+        return folder.result()
     except UserError as error:
         return {"error": str(error), "details": ""}
-    return folder.result()
 
 
 def _ended(result: dict[str, Any]) -> Report:

@@ -3,7 +3,7 @@
     with labels:
         run 4000 and 5000, k2 = 1; if neither is better than SupCon, 2000, 6000 and 8000 too
     without: k1 = 1
-    fix the best k1; raise k2 in steps of 0.2 as long as the accuracy rises, and of 0.1 once it does not
+    fix the best of these k1; raise k2 in steps of 0.2 as long as the accuracy rises, and of 0.1 once it does not
 
 The recipe's own values and SupCon are run with them, to compare.
 """
@@ -19,12 +19,13 @@ HIGHEST_K2 = 3.0
 
 def as_in_the_paper(workshop: Workshop, *, supervised: bool) -> list[Trial]:
     """All trials, in the order in which they were made."""
-    k1s = FIRST_K1 if supervised else (1.0,)
+    k1s: tuple[float, ...] = FIRST_K1 if supervised else (1.0,)
     wanted = [workshop.own, SUPCON_VALUES, *(Values(k1, 1.0) for k1 in k1s), workshop.paper]
     trials = workshop.run(without_twins(wanted))
     if supervised and not workshop.is_over and not _better_than_supcon(trials):
         trials += workshop.run([Values(k1, 1.0) for k1 in OTHER_K1 if Values(k1, 1.0) != workshop.own])
-    return _raise_k2(workshop, trials)
+        k1s += OTHER_K1
+    return _raise_k2(workshop, trials, best(trial for trial in trials if trial.values.k1 in k1s))
 
 
 def _better_than_supcon(trials: list[Trial]) -> bool:
@@ -32,8 +33,7 @@ def _better_than_supcon(trials: list[Trial]) -> bool:
     return max(by_values.get(Values(k1, 1.0), 0.0) for k1 in FIRST_K1) > by_values[SUPCON_VALUES]
 
 
-def _raise_k2(workshop: Workshop, trials: list[Trial]) -> list[Trial]:
-    top = best(trials)
+def _raise_k2(workshop: Workshop, trials: list[Trial], top: Trial | None) -> list[Trial]:
     if top is None:
         return trials
     step = STEP

@@ -116,7 +116,19 @@ def test_the_folder_of_seeds_stands_for_its_runs(runs: Path, tmp_path: Path, mon
     for command, words in (("eval", ()), ("analyze", ()), ("export", ("--to", "timm")), ("embed", ("photo.png",))):
         outcome = contune(command, "seeds", *words)
         assert outcome.code == 2
-        assert "its runs are in folders by seed, so name one of them, such as seeds/seed9" in outcome.err, command
+        assert "its runs are folders inside it, so name one of them, such as seeds/seed9" in outcome.err, command
+
+
+def test_the_folder_of_an_experiment_stands_for_its_runs(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("tcl-k1-5-seed0", "supcon-seed1", "supcon-seed0"):
+        shutil.copytree(runs / "one", tmp_path / "experiment" / name)
+    assert contune("report", "experiment").code == 0
+    shown = Page((tmp_path / "comparison.html").read_text(encoding="utf-8")).text
+    places = [shown.index(f"experiment/{name}") for name in ("supcon-seed0", "supcon-seed1", "tcl-k1-5-seed0")]
+    assert places == sorted(places)
 
 
 def test_it_agrees_with_an_experiment_of_the_same_runs(runs: Path, tmp_path: Path) -> None:

@@ -86,6 +86,28 @@ def test_another_run_in_a_folder_is_not_taken_for_it(done: Path) -> None:
     assert "holds a run with another optim.lr" in outcome.failures[0]
 
 
+def test_what_cannot_be_read_is_said_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "_Run", None)
+    monkeypatch.setitem(EXPERIMENTS, "small", lambda: Experiment(title="A small one", rows=(SIMCLR, RANDOM)))
+    for seed in range(3):
+        write_run(tmp_path / "out", SIMCLR, seed=seed, linear=95.5)
+        write_run(tmp_path / "out", RANDOM, seed=seed, linear=50.0)
+    damaged, older = tmp_path / "out" / "simclr-seed1" / "result.json", tmp_path / "out" / "simclr-seed2/config.json"
+    damaged.write_text(damaged.read_text()[:50])
+    older.write_text(older.read_text().replace('"momentum"', '"momentumm"'))
+    for words in (("--draw",), ()):
+        outcome = contune("experiment", "small", "--seeds", "3", "--out", tmp_path / "out", *words)
+        assert outcome.code == 2
+        assert "50.00" in outcome.out
+        assert "2 of 3 failed" in outcome.out
+        told = " ".join(outcome.out.split())
+        assert "SimCLR, seed 1:" in told
+        assert "is not a result that contune wrote; remove it to measure the run again." in told
+        assert "SimCLR, seed 2:" in told
+        assert "did you mean optim.momentum? SimCLR" not in told
+        assert "?." not in told
+
+
 def test_draw_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many, "_Run", None)
     monkeypatch.setitem(EXPERIMENTS, "small", lambda: SMALL)
@@ -165,6 +187,11 @@ def test_whatever_stops_it_what_there_is_is_drawn(
         (("ssl-digits", "optim.epoch=3"), "unknown setting 'optim.epoch'; did you mean optim.epochs"),
         (("ssl-digits", "epochs"), "'epochs' is not KEY=VALUE"),
         (("ssl-digits", "--seeds", "0"), "--seeds 0 names no seed; write how many, such as 3, or which, such as 0,4"),
+        (
+            ("ssl-digits", "--seeds", "20261116"),
+            "--seeds 20261116 would be 20,261,116 runs of each; write how many, up to 1000, or which, such as 0,4 or "
+            "20261116,",
+        ),
         (("ssl-digits", "--seeds", "some"), "'some' is not a list of whole numbers; write for example 0,1,2"),
         (("ssl-digits", "--parallel", "0"), "0 runs at a time would never end"),
         (("ssl-digits", "--draw"), "runs/experiments/ssl-digits has no finished run of ssl-digits to draw"),

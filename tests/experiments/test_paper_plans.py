@@ -46,6 +46,20 @@ def test_250_epochs_are_200_and_the_probes_50() -> None:
     assert [row.beside[PAPER] for row in experiment.rows] == [96.7, 96.8, 81.0, 81.6, 95.5, 95.7, 86.5, 87.1]
 
 
+def test_the_digits_are_trained_twice_as_long_where_the_paper_does() -> None:
+    once, twice = configs("table1-digits"), configs("table1-250-digits")
+    assert {key: config.optim.epochs for key, config in twice.items()} == {
+        key: 2 * config.optim.epochs for key, config in once.items() if key[0] != "Cross-entropy"
+    }
+
+
+def test_every_experiment_has_a_form_on_digits() -> None:
+    small = {name.removesuffix("-digits") for name in EXPERIMENTS if name.endswith("-digits")}
+    assert {name for name in EXPERIMENTS if not name.endswith("-digits")} - small == {
+        "ssl-cifar10", "ssl-cifar100", "ssl-imagenet100",
+    }, "these three have ssl-digits"  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("size", "lr", "k1"),
     [(32, 8e-3, 5000), (64, 9e-3, 7500), (128, 0.1, 5000), (256, 0.2, 4000), (512, 0.5, 4000), (1024, 1.0, 4000)],

@@ -1,5 +1,6 @@
 """Many seeds: means, paired differences and their test, against scipy."""
 
+import pytest
 from made_up import made_up_result
 from matplotlib.text import Text
 from scipy.stats import ttest_rel  # type: ignore[import-untyped]  # without stubs
@@ -55,6 +56,10 @@ def test_methods_are_judged_by_what_was_measured_alike() -> None:
     assert [cell.text.split()[0] for cell in table.rows[0][1:3]] == ["70.17", "79.17"]
     assert table.findings[-1].startswith("By the fast probe, which both have, Cross-entropy is above SupCon")
     assert "fast probe %" not in repeated("", [supcon]).columns
+    drawn = strips("", [Outcome(entropy.row, tuple(rows)), supcon]).axes[1]
+    assert "by the fast probe of both" in [text.get_text() for text in drawn.texts]
+    means = [line.get_xdata()[0] for line in drawn.lines if line.get_marker() == "D"]  # type: ignore[index]
+    assert means == pytest.approx([4.55, -4.45]), "the figure has both, as the table does"
 
 
 def test_methods_have_the_papers_interval_beside_theirs() -> None:

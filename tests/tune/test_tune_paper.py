@@ -34,6 +34,14 @@ def test_k2_rises_while_it_helps_then_in_smaller_steps(tmp_path: Path) -> None:
     assert choice.values == Values(4000, 1.5)
 
 
+def test_k2_rises_from_a_k1_of_the_paper_also_where_the_recipes_own_does_better(tmp_path: Path) -> None:
+    shop = workshop(tmp_path, accuracy=lambda v: {500: 99, 0: 80, 4000: 90}.get(v.k1, 85) - abs(v.k2 - 1))
+    choice = best(as_in_the_paper(shop, supervised=True))
+    assert shop.batches[1:] == [[Values(4000, 1.2)], [Values(4000, 1.1)]]
+    assert choice is not None
+    assert choice.values == Values(500, 1)
+
+
 def test_without_labels_k1_is_1_and_only_k2_rises(tmp_path: Path) -> None:
     shop = workshop(tmp_path, "method.supervised=false", "method.k1=1", "method.k2=1.5")
     as_in_the_paper(shop, supervised=False)
