@@ -127,7 +127,7 @@ class EvalConfig:
 
 @dataclass(kw_only=True)
 class RunConfig:
-    seed: int = ranged(0, low=0)
+    seed: int = ranged(0, low=0, high=2**63 - 1)
     """Of weights, order and augmentation: the same seed, the same run."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps"""

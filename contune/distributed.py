@@ -151,14 +151,7 @@ class _Gather(torch.autograd.Function):
         return grads[0][start : start + ctx.num_local] * world_size()
 
 
-class _GatherAndSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
-        parts = [torch.empty_like(local) for _ in range(world_size())]
-        dist.all_gather(parts, local.contiguous())
-        ctx.num_local = local.shape[0]
-        return torch.cat(parts)
-
+class _GatherAndSum(_Gather):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         start = rank() * ctx.num_local

@@ -1,12 +1,14 @@
 """A run folder: what is in it, and the one place that names its files. Everything downstream reads only these."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import check_unused, make_folder_of, write_whole
+from contune.files import check_unused, held, make_folder_of, write_whole
 from contune.models.saved import ENCODER_FILE
 from contune.seed_folders import one_of_them, seed_folders
 from contune.whole_result import gaps
@@ -37,10 +39,13 @@ class RunFolder:
         else:
             check_unused(self.path, "run")
 
-    def open(self, config: Config) -> None:
-        """Makes the folder and writes the config into it."""
+    @contextmanager
+    def opened(self, config: Config) -> Iterator[None]:
+        """Makes the folder, keeps other processes from training in it, and writes the config into it."""
         make_folder_of(self.config_file)
-        config.save(self.config_file)
+        with held(self.path):
+            config.save(self.config_file)
+            yield
 
     def config(self) -> Config:
         if not self.config_file.exists():

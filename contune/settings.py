@@ -115,7 +115,8 @@ def _check_field(item: "Field[Any]", value: Any, key: str) -> None:
     if isinstance(value, float) and isinf(value):
         raise UserError(f"{key} must be finite, got {value}")
     if high is not None and not value <= high:
-        raise UserError(f"{key} must be {high:g} or less, got {value}")
+        bound = f"{high:,}" if isinstance(high, int) else f"{high:g}"
+        raise UserError(f"{key} must be {bound} or less, got {value}")
 
 
 def _parse_bool(text: str, key: str) -> bool:

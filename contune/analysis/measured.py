@@ -20,6 +20,8 @@ class Measured:
     """float32 (M, D)"""
     predicted: Tensor | None
     """int64 (M,); None where nothing was predicted."""
+    predicted_by: str = ""
+    """The name of the measure whose predictions these are."""
     points: np.ndarray | None = None
     """Where the images of the map lie, if that is known already."""
 

@@ -1,7 +1,6 @@
 """report.html: a finished run on one page that needs no network, no server and no JavaScript."""
 
 from collections.abc import Sequence
-from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from contune.analysis.wording import measure_title
 from contune.data.broken import Broken
 from contune.data.imageset import ImageSet
 
-_PREDICTORS = ("linear", "linear-fast", "classifier")
-_CLASS_MEASURES = (*_PREDICTORS, "knn")
+_CLASS_MEASURES = ("linear", "linear-fast", "classifier", "knn")
 
 
 def write_report(
@@ -37,6 +35,7 @@ def write_report(
     channels: int,
     features_MD: Tensor | None,
     predicted_M: Tensor | None,
+    predicted_by: str = "",
     points_N2: np.ndarray | None = None,
     skipped: Sequence[Broken] = (),
 ) -> None:
@@ -54,6 +53,7 @@ def write_report(
             class_names=class_names,
             features=features_MD,
             predicted=predicted_M,
+            predicted_by=predicted_by,
             points=points_N2,
         )
     data = data_title(result, config)
@@ -102,18 +102,15 @@ def _about_images(measured: Measured | None, result: dict[str, Any]) -> list[str
         return [embedding_map(measured), neighbours(measured), section("classes", "Classes", missing(why))]
     counts = measured.labels.bincount(minlength=len(measured.class_names)).tolist()
     return [
-        _confusions(measured, result["measures"]),
+        _confusions(measured),
         per_class(name, by_name[name]["per_class"], dict(zip(measured.class_names, counts, strict=True))),
         embedding_map(measured),
         neighbours(measured),
     ]
 
 
-def _confusions(measured: Measured, measures: list[dict[str, Any]]) -> str:
+def _confusions(measured: Measured) -> str:
     if measured.predicted is None:
         why = "Confusions are drawn from a linear probe, and <code>eval.linear=none</code> asked for none."
         return section("confusions", "Confusions", missing(why))
-    accuracy = 100 * (1 - measured.wrong().double().mean().item())
-    top1 = {measure["name"]: measure["top1"] for measure in measures if measure["name"] in _PREDICTORS}
-    whose = next((name for name in top1 if isclose(top1[name], accuracy, abs_tol=1e-6)), "classifier")
-    return confusions(measured, measure_title(whose).lower())
+    return confusions(measured, measure_title(measured.predicted_by).lower())

@@ -28,10 +28,18 @@ class Evaluation:
     measures: list[Measure]
     features_MD: Tensor
     """Of the measured split, on the CPU."""
-    predicted_M: Tensor | None
-    """Classes by the best linear probe; None without labels."""
     classifier: Classifier | None = None
     """To take home: the one trained with the encoder, else the best probe; None where there is neither."""
+
+    @property
+    def predicted_M(self) -> Tensor | None:
+        """The classes that it takes the images for."""
+        return None if self.classifier is None else self.classifier.predict(self.features_MD)
+
+    @property
+    def predicted_by(self) -> str:
+        """Which of the measures that is; empty where there is none."""
+        return "" if self.classifier is None else self.classifier.measure
 
 
 def evaluate(
@@ -49,7 +57,7 @@ def evaluate(
     features = {name: _features(setup, encoder, loader, name) for name, loader in (("train", train), ("test", test))}
     on_features(features["test"])
     if train.labels_N is None or test.labels_N is None:
-        return Evaluation(measures=[], features_MD=features["test"].cpu(), predicted_M=None)
+        return Evaluation(measures=[], features_MD=features["test"].cpu())
 
     protocols = _Protocols(setup, test.labels_N)
     measures = protocols.cached_features(features["train"], train.labels_N, features["test"])
@@ -63,12 +71,7 @@ def evaluate(
     if setup.config.eval.linear == "paper":
         measures.append(protocols.paper(encoder, train, features["test"]))
     measures += protocols.raw_pixels(train, test)
-    return Evaluation(
-        measures=measures,
-        features_MD=features["test"].cpu(),
-        predicted_M=protocols.best_prediction_M,
-        classifier=protocols.classifier,
-    )
+    return Evaluation(measures=measures, features_MD=features["test"].cpu(), classifier=protocols.classifier)
 
 
 class _Protocols:
@@ -76,7 +79,6 @@ class _Protocols:
 
     def __init__(self, setup: Setup, labels_M: Tensor) -> None:
         self.setup, self.config, self.labels_M = setup, setup.config.eval, labels_M
-        self.best_prediction_M: Tensor | None = None
         self.classifier: Classifier | None = None
 
     def keep(self, name: str, weight_KD: Tensor, bias_K: Tensor) -> None:
@@ -90,8 +92,6 @@ class _Protocols:
             )
 
     def measure(self, name: str, scores_MK: Tensor, protocol: str) -> Measure:
-        if name in ("linear", "linear-fast", "classifier"):
-            self.best_prediction_M = scores_MK.argmax(dim=1).cpu()
         return measure(
             name,
             scores_MK,
@@ -110,7 +110,7 @@ class _Protocols:
         votes_MK = knn_scores(
             train_ND, labels_N, test_MD, num_classes, k=config.knn_k, temperature=config.knn_temperature
         )
-        protocol = knn_protocol(config.knn_k, config.knn_temperature, *words)
+        protocol = knn_protocol(min(config.knn_k, len(train_ND)), config.knn_temperature, *words)
         knn = self.measure(prefix + "knn", votes_MK, protocol)
         if config.linear == "none":
             return [knn]
@@ -137,7 +137,7 @@ class _Protocols:
                 advance=advance,
             )
         protocol = linear_protocol(
-            epochs=config.linear_epochs, lr=config.linear_lr, batch=config.linear_batch, policy=policy
+            epochs=config.linear_epochs, lr=config.linear_lr, batch=min(config.linear_batch, len(train)), policy=policy
         )
         self.keep("linear", linear.weight, linear.bias)
         with torch.no_grad():
@@ -145,8 +145,9 @@ class _Protocols:
 
     def raw_pixels(self, train: Loader, test: Loader) -> list[Measure]:
         """The same protocols on the images themselves: what an encoder has to beat."""
-        small = isinstance(train, ResidentLoader) and train.images_NCHW.numel() <= RAW_PIXEL_LIMIT
-        if not (small and isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)):
+        if not (isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)):
+            return []
+        if train.images_NCHW.numel() > RAW_PIXEL_LIMIT:
             return []
         assert train.labels_N is not None
         train_ND, test_MD = (x.images_NCHW.flatten(1).float() / 255 for x in (train, test))

@@ -11,6 +11,8 @@ from torch import Tensor
 
 WEIGHT_PENALTY = 1e-4
 MAX_ITERATIONS = 200
+CONSTANT = 1e-6
+"""A deviation up to which a feature is rounding errors, of which a larger scale makes nothing."""
 
 
 class Logistic(NamedTuple):
@@ -46,7 +48,8 @@ def fit_logistic(
     Minimises mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate.
     """
     mean_D = train_ND.mean(dim=0)
-    scale_D = train_ND.std(dim=0).clamp(min=1e-6)
+    std_D = train_ND.std(dim=0)
+    scale_D = torch.where(std_D > CONSTANT, std_D, 1.0)
     x_ND = (train_ND - mean_D) / scale_D
     labels_N = labels_N.to(x_ND.device)
     weight_DK = torch.zeros(x_ND.shape[1], num_classes, device=x_ND.device, requires_grad=True)

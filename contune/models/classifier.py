@@ -27,7 +27,14 @@ class Classifier:
 
     def probabilities(self, features_ND: Tensor) -> Tensor:
         """(N, K)"""
-        return torch.softmax(features_ND.float() @ self.weight_KD.T + self.bias_K, dim=1)
+        return torch.softmax(self._scores(features_ND), dim=1)
+
+    def predict(self, features_ND: Tensor) -> Tensor:
+        """The number of the most probable class of each, (N,)."""
+        return self._scores(features_ND).argmax(dim=1)
+
+    def _scores(self, features_ND: Tensor) -> Tensor:
+        return features_ND.float() @ self.weight_KD.T + self.bias_K
 
 
 def save_classifier(path: Path, classifier: Classifier) -> None:

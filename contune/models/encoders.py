@@ -3,7 +3,8 @@
 from functools import partial
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from contune._vision import timm
 from contune.errors import UserError, unknown
@@ -30,7 +31,41 @@ def build_encoder(
         raise unknown("stem", stem, STEMS)
     if norm not in NORMS:
         raise unknown("norm", norm, NORMS)
-    encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
+    check_encoder_name(name)
+    try:
+        encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
+        _adapt_stem(encoder, name, channels=channels, image_size=image_size, stem=stem)
+        encoder.num_features = _num_features(encoder, channels, image_size)  # type: ignore[assignment]  # torch's view of it
+    except UserError:
+        raise
+    except (
+        RuntimeError,
+        ValueError,
+        AssertionError,
+        ArithmeticError,
+        LookupError,
+    ) as error:  # a size of maps that is 0
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{name} does not take images of {image_size} pixels ({reason}); give a larger data.image_size or another "
+            "model.encoder"
+        ) from error
+    return encoder
+
+
+def _num_features(encoder: nn.Module, channels: int, image_size: int) -> int:
+    """By a trial: what timm's models say of themselves is not, in all families, the width of what they return."""
+    with torch.no_grad():
+        features_ND: Tensor = encoder.eval()(torch.zeros(1, channels, image_size, image_size))
+    encoder.train()
+    if features_ND.dim() != 2:
+        raise UserError(
+            f"this encoder returns {tuple(features_ND.shape)} for an image and not a row of features; take another"
+        )
+    return features_ND.shape[1]
+
+
+def _adapt_stem(encoder: nn.Module, name: str, *, channels: int, image_size: int, stem: str) -> None:
     wants_small_stem = stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE)
     if wants_small_stem and _has_plain_stem(encoder):
         _use_cifar_stem(encoder, channels)
@@ -39,7 +74,6 @@ def build_encoder(
             f"stem=cifar is for ResNets that begin with one convolution, and {name} does not; "
             "use stem=auto, which leaves it as it is"
         )
-    return encoder
 
 
 def check_encoder_name(name: str) -> None:
@@ -53,7 +87,6 @@ def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Modul
         options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
     if name == RESNET_MINI:
         return _resnet_mini(**options)
-    check_encoder_name(name)
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
         resnet: nn.Module = timm.create_model(name, zero_init_last=False, **options)

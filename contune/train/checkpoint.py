@@ -54,21 +54,12 @@ def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None
     return None
 
 
-def saved_step(folder: Path) -> int:
-    """The step of the newest checkpoint that is whole, 0 where there is none; the weights are left on the disk."""
-    for path in (folder / CHECKPOINT, folder / PREVIOUS):
-        state = read_checkpoint(path, torch.device("cpu"), mmap=True) if path.exists() else None
-        if state is not None:
-            return state["step"] if isinstance(state["step"], int) else 0  # a made-up one is refused by who loads it
-    return 0
-
-
-def read_checkpoint(path: Path, device: torch.device, *, mmap: bool = False) -> dict[str, Any] | None:
+def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
     """What a whole checkpoint holds; None of a damaged one, or of one that is none."""
     try:
         if not _is_sealed(path):
             return None
-        state = torch.load(path, map_location=device, weights_only=True, mmap=mmap)
+        state = torch.load(path, map_location=device, weights_only=True)
     except torch.OutOfMemoryError:
         raise
     except Exception:  # a file that somebody made up, and sealed, makes torch raise nearly anything

@@ -12,11 +12,12 @@ Autocast = Callable[[], AbstractContextManager[object]]
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the GPU of this process where there is one, else the CPU."""
+    """`cuda` is the GPU of this process, and so is `auto` where there is one, else the CPU."""
+    of_this_process = f"cuda:{distributed.local_rank()}"
     if name == "auto":
-        name = f"cuda:{distributed.local_rank()}" if torch.cuda.is_available() else "cpu"
+        name = of_this_process if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device(of_this_process if name == "cuda" else name)
         torch.empty(1, device=device)
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # for libraries that go by the current device

@@ -49,6 +49,10 @@ def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: b
     recordable = can_record(device)
     if name in ("graph", "fused") and not recordable:
         raise UserError(f"run.engine={name} takes a single process on a CUDA device; use run.engine=auto")
+    if name == "fused" and not fusable:
+        raise UserError(
+            "run.engine=fused has kernels for ResNets with batch-norm, which this is not; use run.engine=auto"
+        )
     if name == "eager":
         return Engine(compiled=False, recorded=False)
     fusable = fusable and recordable

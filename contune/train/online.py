@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
+from contune.train.optim import load_moments
 
 
 class OnlineProbe:
@@ -36,4 +37,4 @@ class OnlineProbe:
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
         self.classifier.load_state_dict(state["classifier"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_moments(self.optimizer, state["optimizer"])

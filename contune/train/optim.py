@@ -41,6 +41,11 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"] = lr
 
 
+def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """What the steps so far left. Rates and flags stay its own: a checkpoint has those of the device it was made on."""
+    optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
 def _trained(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
 

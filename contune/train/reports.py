@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from contune.analysis.measured import Measured
 from contune.analysis.page import is_page
 from contune.data.broken import Broken
@@ -14,7 +12,7 @@ from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.files import whole_file, write_whole
 from contune.models import load_encoder
-from contune.models.classifier import load_classifier
+from contune.models.classifier import Classifier, load_classifier
 from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.log import read_metrics
@@ -64,6 +62,7 @@ def _rewrite(folder: RunFolder, path: Path) -> Path:
             skipped=skipped,
             features_MD=None if measured is None else measured.features,
             predicted_M=None if measured is None else measured.predicted,
+            predicted_by="" if measured is None else measured.predicted_by,
         )
     return path
 
@@ -108,18 +107,20 @@ def _measure(folder: RunFolder) -> tuple[Measured | None, Sequence[Broken]]:
     with progress("features", len(loader), unit="images") as advance:
         backbone = encoder.to(setup.device).backbone
         features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
+    classifier = _classifier(folder.path)
     measured = Measured(
         images=images,
         channels=setup.spec.channels,
         class_names=setup.dataset.class_names,
         features=features_MD,
-        predicted=_predicted(folder.path, features_MD),
+        predicted=None if classifier is None else classifier.predict(features_MD),
+        predicted_by="" if classifier is None else classifier.measure,
     )
     return measured, setup.dataset.skipped
 
 
-def _predicted(folder: Path, features_MD: torch.Tensor) -> torch.Tensor | None:
+def _classifier(folder: Path) -> Classifier | None:
     try:
-        return load_classifier(folder).probabilities(features_MD).argmax(dim=1)
+        return load_classifier(folder)
     except UserError:  # measured without a linear probe, or without labels
         return None

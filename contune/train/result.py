@@ -74,9 +74,15 @@ def git_revision() -> str | None:
     if said:
         return said
     where = str(Path(contune.__file__).parent)
-    command = ["git", "-C", where, "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        _git(
+            where, "ls-files", "--error-unmatch", "__init__.py"
+        )  # else it is another project's, with contune in a .venv
+        return _git(where, "describe", "--always", "--dirty=+", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(where: str, *command: str) -> str:
+    done = subprocess.run(["git", "-C", where, *command], capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()

@@ -1,6 +1,7 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from contune.analysis.ahead import MapAhead
 from contune.config import Config
 from contune.console import say
 from contune.counts import plural
-from contune.data import ImageSet
 from contune.data.loader import Loader
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
@@ -20,7 +20,6 @@ from contune.models.classifier import CLASSIFIER_FILE
 from contune.run import RunFolder, as_run_folder
 from contune.settings import split_assignments
 from contune.train import trained_on
-from contune.train.checkpoint import saved_step
 from contune.train.device import choose_device, hardware_name
 from contune.train.engine import Engine
 from contune.train.log import read_metrics
@@ -56,24 +55,29 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
     test = setup.loader(test_set, "test images") if test_set is not None and distributed.is_main() else None
     trainer = make_trainer(setup, method, loader, folder)
     setup.augmenter([config.augment.policy])  # the probe will want it at the end; a misspelt one is found now
-    _open(folder, config)
-    if distributed.is_main():
-        write_skipped(folder.path, setup.dataset.skipped)
-        trained_on.write(folder.path, setup)
-    say(describe(setup, method, trainer.engine))
-    resumed_at = saved_step(folder.path) if distributed.is_main() else 0
-    if resumed_at:
-        say(f"goes on from step {resumed_at:,} of {trainer.num_steps:,}")
-    stopwatch.lap("data")
-    trainer.fit()
-    stopwatch.lap("training")
-    if not distributed.is_main():
-        return {}
+    with _opened(folder, config):
+        if distributed.is_main():
+            write_skipped(folder.path, setup.dataset.skipped)
+            trained_on.write(folder.path, setup)
+        say(describe(setup, method, trainer.engine))
+        resumed_at = trainer.resume()
+        if resumed_at:
+            say(f"goes on from step {resumed_at:,} of {trainer.num_steps:,}")
+        stopwatch.lap("data")
+        trainer.fit()
+        stopwatch.lap("training")
+        return _measured(trainer, loader, test, stopwatch, resumed_at) if distributed.is_main() else {}
 
+
+def _measured(
+    trainer: Trainer, train: Loader, test: Loader | None, stopwatch: Stopwatch, resumed_at: int
+) -> dict[str, Any]:
+    """What is left in the folder of a training that has ended: encoder, classifier, report, and last the result."""
+    setup, method, folder = trainer.setup, trainer.method, trainer.folder
     save_encoder(folder.encoder_file, method.encoder, setup.spec)
     evaluation, measures, ahead = None, [], None
     if test is not None:
-        evaluation, ahead = _evaluate(setup, method, loader, test)
+        evaluation, ahead = _evaluate(setup, method, train, test)
         measures = evaluation.measures
         keep_classifier(folder.path, evaluation)
     stopwatch.lap("measuring")
@@ -82,8 +86,8 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
         result["skipped"] = len(setup.dataset.skipped)
     result["last_logged"] = _last_logged(folder)
     result["curves"] = thinned(read_metrics(folder.path))
-    if config.run.report:
-        _report(folder, setup, result, evaluation, test_set, ahead)
+    if setup.config.run.report:
+        _report(folder, setup, result, evaluation, ahead)
         stopwatch.lap("report")
     if resumed_at:
         result["resumed_at"] = resumed_at  # what `stages` begin with; `seconds` are of the whole training
@@ -108,12 +112,13 @@ def _evaluate(setup: Setup, method: Method, train: Loader, test: Loader) -> tupl
     return evaluation, begun[0]
 
 
-def _open(folder: RunFolder, config: Config) -> None:
+@contextmanager
+def _opened(folder: RunFolder, config: Config) -> Iterator[None]:
     """Only now, when all that a person can get wrong was checked, is anything written."""
     distributed.barrier()
-    if distributed.is_main():
-        folder.open(config)
-    distributed.barrier()
+    with folder.opened(config) if distributed.is_main() else nullcontext():
+        distributed.barrier()
+        yield
 
 
 def describe(setup: Setup, method: Method, engine: Engine) -> str:
@@ -191,7 +196,6 @@ def _report(
     setup: Setup,
     result: dict[str, Any],
     evaluation: Evaluation | None,
-    test_set: ImageSet | None,
     ahead: MapAhead | None,
 ) -> None:
     from contune.analysis.report import write_report  # matplotlib and t-SNE are slow to import
@@ -203,10 +207,11 @@ def _report(
             config=setup.config.to_dict(),
             metrics=read_metrics(folder.path),
             class_names=setup.dataset.class_names,
-            images=test_set,
+            images=setup.eval_set(),
             channels=setup.spec.channels,
             skipped=setup.dataset.skipped,
             features_MD=None if evaluation is None else evaluation.features_MD,
             predicted_M=None if evaluation is None else evaluation.predicted_M,
+            predicted_by="" if evaluation is None else evaluation.predicted_by,
             points_N2=None if ahead is None else ahead.points(),
         )

@@ -8,6 +8,7 @@ import hashlib
 import os
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -127,7 +128,7 @@ def _place(data: DataConfig) -> str:
 def _read(folder: Path) -> TrainedOn | None:
     """None for runs of before there was this file, and where it cannot be read."""
     try:
-        with np.load(folder / FILE, allow_pickle=False) as kept:
+        with (folder / FILE).open("rb") as file, np.load(file, allow_pickle=False) as kept:
             return TrainedOn(kept["train"], kept["measured"], int(kept["total"]))
-    except (OSError, ValueError, KeyError, EOFError):
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None

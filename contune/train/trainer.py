@@ -33,7 +33,7 @@ from contune.train.guard import Guard
 from contune.train.log import MetricsLog, log_interval
 from contune.train.meter import Meter
 from contune.train.online import OnlineProbe
-from contune.train.optim import build_optimizer, set_learning_rate
+from contune.train.optim import build_optimizer, load_moments, set_learning_rate
 from contune.train.order import epoch_indices
 from contune.train.schedule import learning_rate
 from contune.train.setup import Setup, local_batch, view_policies
@@ -82,8 +82,7 @@ class Trainer:
         self.meter = Meter()
 
     def fit(self) -> None:
-        """Trains to the last epoch, from the newest checkpoint if there is one. Asked to stop, it saves first."""
-        self._resume()
+        """Trains to the last epoch, from where `resume` left it. Asked to stop, it saves first."""
         self.method.train()
         with put_off() as asked, self._log() as log, progress("train", self.num_steps, unit="steps") as advance:
             if self.engine.compiled and self.step < self.num_steps:
@@ -241,10 +240,12 @@ class Trainer:
             "skipped": self.guard.num_skipped,
             "random": torch.get_rng_state(),
         }
-        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        parts = {"optimizer": self.optimizer, **self._parts()}
+        state |= {name: part.state_dict() for name, part in parts.items()}
         save_checkpoint(self.folder.path, state)
 
-    def _resume(self) -> None:
+    def resume(self) -> int:
+        """Takes up the newest checkpoint, if there is one. The step that it was made at, else 0."""
         state = load_checkpoint(self.folder.path, self.setup.device)
         try:
             if state is not None:
@@ -259,14 +260,16 @@ class Trainer:
             raise UserError(
                 f"the processes of this run found different checkpoints; {self.folder.path} must be one folder for all"
             )
+        return self.step
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.seconds, self.guard.num_skipped = state["step"], state["seconds"], state["skipped"]
         torch.set_rng_state(state["random"].cpu())
+        load_moments(self.optimizer, state["optimizer"])
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
 
     def _parts(self) -> dict[str, Any]:
-        """All with a state of their own that a run goes on from."""
-        parts = {"method": self.method, "optimizer": self.optimizer, "meter": self.meter, "probe": self.probe}
+        """All beside the optimizer with a state of their own that a run goes on from."""
+        parts = {"method": self.method, "meter": self.meter, "probe": self.probe}
         return {name: part for name, part in parts.items() if part is not None}

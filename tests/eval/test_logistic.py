@@ -48,6 +48,17 @@ def test_a_constant_feature_and_an_absent_class_do_no_harm() -> None:
     assert (logits_MK.argmax(1) != 3).all()
 
 
+def test_a_feature_that_was_constant_in_training_is_not_listened_to() -> None:
+    x_ND, labels_N, test_MD = problem()
+    x_ND, test_MD = (
+        torch.cat([x, torch.full((len(x), 1), value)], dim=1) for x, value in ((x_ND, 0.1), (test_MD, 0.15))
+    )
+    weight_KD, _ = fit_logistic(x_ND, labels_N, 3).as_linear()
+    assert weight_KD[:, -1].abs().max() < 1e-3
+    without = logistic_scores(x_ND[:, :-1], labels_N, test_MD[:, :-1], 3)
+    torch.testing.assert_close(logistic_scores(x_ND, labels_N, test_MD, 3), without, rtol=1e-3, atol=1e-2)
+
+
 def test_as_a_linear_layer_it_takes_features_as_they_are() -> None:
     x_ND, labels_N, test_MD = problem()
     probe = fit_logistic(x_ND, labels_N, 3)

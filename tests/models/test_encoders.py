@@ -80,7 +80,10 @@ def test_resnet_mini_is_small() -> None:
     assert encoder.num_features == 256
 
 
-@pytest.mark.parametrize(("name", "image_size"), [("test_vit", 32), ("test_convnext", 64), ("resnetv2_18", 32)])
+@pytest.mark.parametrize(
+    ("name", "image_size"),
+    [("test_vit", 32), ("test_convnext", 64), ("resnetv2_18", 32), ("mobilenetv3_small_050", 32), ("lcnet_035", 32)],
+)
 def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
     encoder = build_encoder(name, channels=1, image_size=image_size)
     with torch.no_grad():
@@ -98,6 +101,10 @@ def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
             {"name": "test_vit", "stem": "cifar"},
             "stem=cifar is for ResNets that begin with one convolution, and test_vit does not",
         ),
+        (
+            {"name": "test_vit", "image_size": 8},
+            "test_vit does not take images of 8 pixels .*; give a larger data.image",
+        ),
         ({"name": "test_vit", "norm": "group"}, "norm=group is for ResNets and test_vit is none"),
         (
             {"name": "resnet50d", "stem": "cifar"},
@@ -105,7 +112,7 @@ def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
         ),
     ],
 )
-def test_what_cannot_be_built_is_a_sentence(options: dict[str, str], sentence: str) -> None:
+def test_what_cannot_be_built_is_a_sentence(options: dict[str, str | int], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence.replace("?", r"\?")):
         build_encoder(**options)  # type: ignore[arg-type]  # all of them are texts
 

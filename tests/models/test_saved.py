@@ -129,3 +129,4 @@ def test_the_checks_are_no_hindrance_to_the_compiler(images_NCHW: torch.Tensor) 
     with torch.no_grad():
         for made in (compiled, exported):
             torch.testing.assert_close(made(x_NCHW), encoder(images_NCHW))
+        torch.testing.assert_close(compiled(images_NCHW), encoder(images_NCHW))

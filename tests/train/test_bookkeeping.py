@@ -1,11 +1,13 @@
 """Meter, metrics.jsonl, checkpoints and devices."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
+import contune
 from contune.errors import UserError
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.device import choose_autocast, choose_device, hardware_name
@@ -20,13 +22,21 @@ def test_the_meter_takes_means_since_they_were_last_taken() -> None:
     meter = Meter()
     for loss, top1 in ((1.0, 0.0), (2.0, 1.0), (6.0, 0.5)):
         meter.add({"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
-    assert meter.count == 3
     assert meter.take().wait() == {"loss": 3.0, "top1": 0.5}
     meter.add({"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
     assert meter.take({"now": torch.tensor(0.25)}).wait() == {"loss": 5.0, "now": 0.25}
     meter.add({"loss": torch.tensor(2.0)})
     meter.add({"loss": torch.tensor(4.0)})
     assert meter.take({"now": torch.tensor(0.5)}).wait() == {"loss": 3.0, "now": 0.5}, "of this moment, not a mean"
+
+
+def test_each_mean_is_over_the_values_that_there_were() -> None:
+    """As where a run goes on with another `run.on_nan`, which logs one more."""
+    meter, goes_on = Meter(), Meter()
+    meter.add({"loss": torch.tensor(2.0)})
+    goes_on.load_state_dict(meter.state_dict())
+    goes_on.add({"loss": torch.tensor(4.0), "skipped": torch.tensor(1.0)})
+    assert goes_on.take().wait() == {"loss": 3.0, "skipped": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +121,17 @@ def test_devices_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         assert hardware_name(CPU) == name
 
 
+def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch, "empty", lambda *shape, device: None)
+    for name in ("auto", "cuda", "cuda:3"):
+        choose_device(name)
+    assert [str(device) for device in chosen] == ["cuda:1", "cuda:1", "cuda:3"]
+
+
 def test_bfloat16_is_for_those_who_ask_on_a_cpu() -> None:
     x = torch.ones(2, 2)
     dtypes = {}
@@ -124,3 +145,24 @@ def test_versions_and_revision() -> None:
     assert versions()["torch"] == torch.__version__
     revision = git_revision()
     assert revision is None or revision.rstrip("+").isalnum()
+
+
+def test_the_revision_of_another_project_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = tmp_path / ".venv" / "contune"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    (tmp_path / "theirs.py").write_text("")
+    monkeypatch.delenv("CONTUNE_REVISION", raising=False)
+    monkeypatch.setattr(contune, "__file__", str(installed / "__init__.py"))
+
+    def git(*command: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *command], check=True)
+
+    git("init", "-q")
+    git("add", "theirs.py")
+    git("commit", "-qm", "theirs")
+    assert git_revision() is None
+    git("add", "-f", ".venv")
+    git("commit", "-qm", "ours")
+    assert git_revision() is not None

@@ -8,7 +8,7 @@ from torch import nn
 from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
 from contune.train import lars
-from contune.train.optim import build_optimizer, set_learning_rate
+from contune.train.optim import build_optimizer, load_moments, set_learning_rate
 
 
 def network() -> nn.Module:
@@ -123,3 +123,21 @@ def test_the_rate_is_set_in_every_group() -> None:
     optimizer = build_optimizer(network(), "lars", lr=0.4, momentum=0.9, weight_decay=0.0)
     set_learning_rate(optimizer, 0.123)
     assert [group["lr"] for group in optimizer.param_groups] == [0.123, 0.123]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "lars"])
+def test_rates_and_flags_of_a_checkpoint_are_left_where_they_were(name: str) -> None:
+    """A CPU's rate is a number; a recorded step on a GPU would take it for a constant."""
+    module = network()
+    before, after = (build_optimizer(module, name, lr=lr, momentum=0.9, weight_decay=1e-4) for lr in (0.4, 0.2))
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before.step()
+    for group in after.param_groups:
+        group["lr"] = torch.tensor(0.2)
+    load_moments(after, before.state_dict())
+    assert [float(group["lr"]) for group in after.param_groups] == [pytest.approx(0.2)] * len(after.param_groups)
+    assert all(isinstance(group["lr"], torch.Tensor) for group in after.param_groups)
+    for parameter in module.parameters():
+        for key, value in before.state[parameter].items():
+            torch.testing.assert_close(after.state[parameter][key], value)

@@ -9,6 +9,7 @@ from command_line import PLAIN, contune
 from contune.config import Config
 from contune.errors import UserError
 from contune.recipes import RECIPES
+from contune.run import RunFolder
 from contune.train.session import evaluate_run, train
 
 QUICK = ("optim.epochs=0", "data.val_fraction=0.8", "eval.linear=none", *PLAIN)
@@ -55,3 +56,16 @@ def test_attributes_that_no_command_line_could_set(
     with pytest.raises(UserError, match=sentence):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
+    config = RECIPES["digits"]().override(QUICK)
+    folder = RunFolder(tmp_path / "run")
+    with (
+        folder.opened(config),
+        pytest.raises(UserError, match=r"^another process writes to .*/run; wait for its end, or give another folder"),
+    ):
+        train(config, folder)
+    assert not folder.result_file.exists()
+    train(config, folder)
+    assert folder.result_file.exists()

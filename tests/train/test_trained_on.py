@@ -116,6 +116,12 @@ def test_a_report_shows_nothing_of_images_that_were_not_measured(run: Path, phot
     assert (run / "report.html").read_text() == whole
 
 
+def test_a_list_that_is_damaged_is_none(run: Path) -> None:
+    listed = run / "trained_on.npz"
+    listed.write_bytes(listed.read_bytes()[:-30])
+    assert contune("eval", run).code == 0
+
+
 def test_a_run_does_not_go_on_with_others(photos: Path, tmp_path: Path) -> None:
     arguments = (
         "train",

@@ -10,9 +10,15 @@ import torch
 from torch import Tensor
 
 
+def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    if torch.compiler.is_compiling():  # part of the compiled code, which sees no cache
+        return torch.tensor(values, dtype=dtype, device=device)
+    return _kept(values, device, dtype)
+
+
 @cache
 @torch.inference_mode(False)
-def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+def _kept(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, dtype=dtype, device=device)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from contune.data.augment.policy import CropsFirst, Params, Policy
+from contune.data.augment.resample import resize
 from contune.data.cut import Piece, whole
 
 
@@ -53,5 +54,5 @@ def crops_of(policies: Sequence[Policy], params: Sequence[Params]) -> Crops:
 def apply_after(policy: Policy, pieces_BCHW: Tensor, params: Params) -> Tensor:
     """The view of uint8 pieces that were cut out already, by the same parameters."""
     if isinstance(policy, CropsFirst):
-        return policy.apply_cropped(pieces_BCHW, params)
+        return policy.apply_cropped(resize(pieces_BCHW, policy.image_size), params)
     return policy.apply(pieces_BCHW, params)

@@ -34,6 +34,9 @@ class CropsFirst(Protocol):
     """
 
     @property
+    def image_size(self) -> int: ...
+
+    @property
     def interpolation(self) -> Literal["bilinear", "bicubic"]: ...
 
     def boxes(self, params: Params, height: int, width: int) -> tuple[Tensor, Tensor]:

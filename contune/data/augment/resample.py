@@ -42,9 +42,9 @@ def draw_crop(
 
 def _largest_centre_box(height: int, width: int, ratio: tuple[float, float]) -> tuple[int, int]:
     if width / height < ratio[0]:
-        return round(width / ratio[0]), width
+        return max(1, round(width / ratio[0])), width
     if width / height > ratio[1]:
-        return height, round(height * ratio[1])
+        return height, max(1, round(height * ratio[1]))
     return height, width
 
 

@@ -53,6 +53,16 @@ def test_boxes_are_those_of_the_policy(name: str) -> None:
                 assert piece.interpolation == kind.interpolation
 
 
+def test_views_of_several_sizes_are_of_their_sizes_whoever_crops_them() -> None:
+    large, small = policy("simaugment"), build_policy("simaugment", image_size=8, channels=3)
+    augmenter, images_BCHW = Augmenter([large, large, small], MEAN, STD), random_images(5, 30, 40)
+    params = augmenter.draw(5, torch.Generator().manual_seed(0))
+    crops = crops_of(augmenter.policies, params)
+    streamed = augmenter.apply(cut(images_BCHW, [crops.pieces(sample, 30, 40) for sample in range(5)]), params)
+    assert [view.shape for view in streamed] == [view.shape for view in augmenter.apply(images_BCHW, params)]
+    assert [view.shape[-1] for view in streamed] == [SIZE, SIZE, 8]
+
+
 @pytest.mark.parametrize("name", CROPPING)
 def test_cropped_first_and_finished_after_is_the_view_to_half_a_level(name: str) -> None:
     """Half a level of rounding in the crop, which the strongest jitter brightens 1.8-fold three times over."""

@@ -67,6 +67,13 @@ def test_whole_image_crop_of_its_own_size_is_exact() -> None:
     torch.testing.assert_close(result, images, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("ratio", "box"), [((20.0, 30.0), [1, 8]), ((0.03, 0.04), [8, 1])])
+def test_a_box_is_never_of_no_pixels(ratio: tuple[float, float], box: list[int]) -> None:
+    params = draw_crop(3, (0.9, 1.0), ratio, torch.Generator().manual_seed(0))
+    _, size_B2 = crop_boxes(params, 8, 8, ratio)
+    assert size_B2.tolist() == [box] * 3
+
+
 def test_hue_equals_torchvision() -> None:
     images = random_images(24, 3, 9, 11).float() / 255
     images[0], images[1, 1:], images[2] = 0.3, 0.0, images[2].mean(0)  # flat, pure red, gray
