@@ -184,8 +184,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
             "run.tensorboard": False,
             "eval.online": False,
-        } | dict(self.settings or {})
-        return config.override(f"{key}={value}" for key, value in given.items() if value is not None)
+        }
+        settled = {key: value for key, value in given.items() if value is not None} | dict(self.settings or {})
+        return config.override(f"{key}={'none' if value is None else value}" for key, value in settled.items())
 
     def _batch(self, config: Config, num_images: int) -> int:
         if self.batch_size is not None and self.batch_size > num_images:

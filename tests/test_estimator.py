@@ -119,6 +119,12 @@ def test_without_labels_tcl_learns_from_three_views() -> None:
     assert estimator.config_["augment"]["views"] == 3
 
 
+def test_a_setting_of_none_is_none() -> None:
+    settings = {"method.projector_hidden": None, "optim.batch_images": 32}
+    estimator = quick(method="simclr", augmentation=None, settings=settings).fit(DIGITS[:64])
+    assert estimator.config_["method"]["projector_hidden"] is None
+
+
 def test_other_methods_without_labels_have_their_own_recipes() -> None:
     small = {"method.projector_hidden": 32, "method.projector_dim": 16, "method.predictor_hidden": 32}
     estimator = quick(method="byol", augmentation=None, settings=small).fit(DIGITS[:64], LABELS[:64])

@@ -71,7 +71,7 @@ def load_dataset(
         splits = open_splits(name_or_path, request)
         splits, skipped = without_broken(splits) if broken == "skip" else (splits, ())
     except OSError as error:
-        raise UserError(_unreadable(error)) from error
+        raise UserError(unreadable(error)) from error
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
         test, val = val, None
@@ -130,7 +130,7 @@ def no_such_place(text: str) -> UserError:
     return UserError(f"there is no file or folder at {text!r}{seen_from}")
 
 
-def _unreadable(error: OSError) -> str:
+def unreadable(error: OSError) -> str:
     if error.filename is None:  # Arrow says it in a sentence of its own
         return f"cannot read the data: {error.strerror or error}"
     return f"cannot read {str(error.filename)!r}: {error.strerror}"

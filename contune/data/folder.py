@@ -26,6 +26,7 @@ def folder_splits(folder: Path) -> Splits:
     labels. `train` is taken for a split, and not for a class of trains, where a test or validation folder
     lies beside it or nothing else does.
     """
+    _check_train_is_there(folder)
     parts = split_folders(folder)
     train_folder = parts.get("train", folder)
     class_names = class_folders(train_folder)
@@ -94,14 +95,20 @@ def _read_held(folder: Path, class_names: tuple[str, ...], train_folder: Path) -
 
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits by name; empty where the top folders are classes."""
-    tops = {path.name.lower(): path for path in visible_folders(folder)}
-    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
-    if parts and "train" not in parts and len(parts) == len(tops):
+    parts = _named_after_splits(folder)
+    return parts if "train" in parts and (len(parts) > 1 or len(visible_folders(folder)) == 1) else {}
+
+
+def _check_train_is_there(folder: Path) -> None:
+    parts = _named_after_splits(folder)
+    if parts and "train" not in parts and len(parts) == len(visible_folders(folder)):
         held = next(iter(parts.values())).name
         raise UserError(f"{str(folder)!r} has a {held!r} folder but no 'train' beside it; add one")
-    if "train" in parts and (len(parts) > 1 or len(tops) == 1):
-        return parts
-    return {}
+
+
+def _named_after_splits(folder: Path) -> dict[str, Path]:
+    tops = {path.name.lower(): path for path in visible_folders(folder)}
+    return {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
 
 
 def _image_set(paths: list[str], labels: list[int] | None) -> ImageSet:

@@ -15,9 +15,11 @@ from PIL import Image, ImageOps
 from contune.data.folder import folder_splits
 from contune.data.images import EncodedImages, TensorImages
 from contune.data.imageset import ImageSet
+from contune.data.picture_file import undecodable
 from contune.data.sequences import NumberedNames
 from contune.errors import UserError
 
+NOT_IN_TIFF = {"La": "LA", "RGBa": "RGBA", "HSV": "RGB"}
 WANTED = "uint8 images (N, H, W) or (N, H, W, C), a list of pictures or paths, or the path of a folder"
 
 
@@ -42,7 +44,7 @@ def _from_folder(folder: Path) -> tuple[ImageSet, tuple[str, ...]]:
 def _from_list(items: Sequence[Any]) -> ImageSet:
     for number, item in enumerate(items):
         check_item(item, number)
-    sources = [encoded(item) for item in items]
+    sources = [encoded(item, f"images#{number}") for number, item in enumerate(items)]
     names = [source if isinstance(source, str) else f"images#{number}" for number, source in enumerate(sources)]
     return ImageSet(images=EncodedImages(sources, names), labels=None, names=names)
 
@@ -52,13 +54,26 @@ def check_item(item: Any, number: int) -> None:
         raise UserError(f"item {number} is of type {type(item).__name__}; a list holds pictures (PIL) or paths")
 
 
-def encoded(item: str | Path | Image.Image) -> str | bytes:
-    """A path as it is; a picture as the bytes of a file, so that one way leads from all kinds to pixels."""
+def encoded(item: str | Path | Image.Image, name: str) -> str | bytes:
+    """A path as it is; a picture as the bytes of a file, so that one way leads from all kinds to pixels.
+
+    `name`: what a picture that cannot be read is called.
+    """
     if not isinstance(item, Image.Image):
         return str(item)
     file = io.BytesIO()
-    ImageOps.exif_transpose(item).save(file, format="TIFF")  # takes every mode, and does not compress
+    try:
+        _for_tiff(ImageOps.exif_transpose(item)).save(file, format="TIFF")  # does not compress
+    except Exception as error:  # a picture that is damaged, or closed, makes Pillow raise nearly anything
+        raise undecodable(error, name) from error
     return file.getvalue()
+
+
+def _for_tiff(picture: Image.Image) -> Image.Image:
+    """In a mode that the format has, and with no colour that only stands for transparency, which it would forget."""
+    if "transparency" in picture.info:
+        return picture.convert("RGBA")
+    return picture.convert(NOT_IN_TIFF[picture.mode]) if picture.mode in NOT_IN_TIFF else picture
 
 
 def _from_array(pixels: np.ndarray) -> ImageSet:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contune.data.broken import Broken
-from contune.data.datasets import Request, open_splits
+from contune.data.datasets import Request, open_splits, unreadable
 from contune.data.folder import IMAGE_SUFFIXES
 from contune.data.images import EncodedImages
 from contune.data.imageset import ImageSet
@@ -64,7 +64,7 @@ def preflight(path: str, *, label_column: str | None = None, workers: int | None
         splits = open_splits(path, Request(label_column=label_column))
         left_alone, circular = _around(Path(path).expanduser())
     except OSError as error:
-        raise UserError(f"cannot read {str(error.filename)!r}: {error.strerror}") from error
+        raise UserError(unreadable(error)) from error
     facts: list[SplitFacts] = []
     seen: dict[bytes, list[tuple[str, str, str | None, bytes]]] = {}
     for name, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):

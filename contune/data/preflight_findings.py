@@ -97,7 +97,7 @@ def _of_so_many(reason: str, num: int) -> str:
 def _copies(found: Preflight) -> Iterator[Finding]:
     across = [copies for copies in found.copies if len(set(copies.splits)) > 1]
     inside = [copies for copies in found.copies if len(set(copies.splits)) < len(copies.splits)]
-    disputed = [copies for copies in found.copies if len(set(copies.labels)) > 1]
+    disputed = [copies for copies in found.copies if len(set(copies.labels) - {None}) > 1]
     if across:
         held = sum(split != "train" for copies in across for split in copies.splits)
         yield wrong(

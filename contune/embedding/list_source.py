@@ -8,6 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from contune.data.broken import BrokenImageError
 from contune.data.given import check_item, encoded
 from contune.embedding.item import Item, as_text
 from contune.errors import UserError
@@ -40,11 +41,23 @@ class ListSource:
 
     def images(self, start: int) -> Iterator[Item]:
         for number, one in enumerate(self.given[start:], start):
-            content = encoded(one if isinstance(one, Image.Image) else os.path.expanduser(one))
-            yield Item(as_text(content) if isinstance(content, str) else f"images#{number}", content, None)
+            if isinstance(one, Image.Image):
+                name = f"images#{number}"
+                yield Item(name, _content(one, name), None)
+            else:
+                path = os.path.expanduser(one)
+                yield Item(as_text(str(path)), str(path), None)
 
     def identity(self) -> str:
         digest = hashlib.sha256()
         for item in self.images(0):
             digest.update(os.fsencode(item.content) + b"\0")
         return digest.hexdigest()
+
+
+def _content(picture: Image.Image, name: str) -> str | bytes:
+    """Of one that cannot be read nothing, which who decodes it will say."""
+    try:
+        return encoded(picture, name)
+    except BrokenImageError:
+        return b""

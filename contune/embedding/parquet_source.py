@@ -99,8 +99,10 @@ def _first_group(file: Any, start: int) -> tuple[int, int]:
 
 
 def _label(value: Any, class_names: tuple[str, ...] | None) -> str | None:
-    if value is None or value == HIDDEN:
+    if value is None or (value == HIDDEN and class_names is not None):
         return None
+    if isinstance(value, bool):
+        value = int(value)  # as in training
     if class_names is not None and isinstance(value, int) and 0 <= value < len(class_names):
         return class_names[value]
     return str(value)

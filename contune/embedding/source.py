@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, split_folders
 from contune.data.parquet import find_shards
 from contune.data.walk import visible_files
 from contune.embedding.item import Item, as_text
@@ -47,22 +47,25 @@ class FolderSource:
         return len(self.paths)
 
     def images(self, start: int) -> Iterator[Item]:
-        skipped = self._folders_above_classes()
+        splits = self._splits()
         for path in self.paths[start:]:
-            yield Item(as_text(path), path, self._label(path, skipped))
+            yield Item(as_text(path), path, self._label(path, splits))
 
     def identity(self) -> str:
         return hashlib.sha256(b"\0".join(os.fsencode(path) for path in self.paths)).hexdigest()
 
-    def _folders_above_classes(self) -> int:
-        """1 where `train`, `test` and the like are all that lies in the folder."""
-        splits = {name for names in SPLIT_FOLDERS.values() for name in names}
-        tops = {self._inside(path)[0].lower() for path in self.paths}
-        return 1 if tops <= splits else 0
+    def _splits(self) -> set[str]:
+        """The top folders that are splits: as in training, or all where they are `test` and the like alone."""
+        names = {name for names in SPLIT_FOLDERS.values() for name in names}
+        tops = {self._inside(path)[0] for path in self.paths}
+        if {top.lower() for top in tops} <= names:
+            return tops
+        return {part.name for part in split_folders(self.folder).values()}
 
-    def _label(self, path: str, skipped: int) -> str | None:
+    def _label(self, path: str, splits: set[str]) -> str | None:
         """The folder named after a class, as in training; None for a file outside of any."""
-        folders = self._inside(path)[skipped:-1]
+        top, *below = self._inside(path)
+        folders = below[:-1] if top in splits else [top, *below][:-1]
         return as_text(folders[0]) if folders else None
 
     def _inside(self, path: str) -> tuple[str, ...]:

@@ -168,7 +168,7 @@ class _Part:
     def write(self, parts: Parts) -> None:
         paths = [path for embedded in self.embedded for path in embedded.paths]
         labels = [label for embedded in self.embedded for label in embedded.labels]
-        numbers = np.concatenate([embedded.embeddings for embedded in self.embedded]).astype(self.dtype)
+        numbers = _as_kind(np.concatenate([embedded.embeddings for embedded in self.embedded]), self.dtype)
         flat = pa.array(numbers.reshape(-1), type=self.arrow)
         columns = {
             "path": pa.array(paths, type=pa.string()),
@@ -178,3 +178,14 @@ class _Part:
         broken = [broken for embedded in self.embedded for broken in embedded.broken]
         parts.add(pa.table(columns), broken, self.num_seen)
         self.embedded = []
+
+
+def _as_kind(embeddings_ND: np.ndarray, dtype: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        numbers_ND = embeddings_ND.astype(dtype)
+    if not np.isfinite(numbers_ND).all():
+        raise UserError(
+            f"features of this encoder are up to {np.abs(embeddings_ND).max():.3g} and do not fit "
+            f"{np.dtype(dtype).name}; take float32"
+        )
+    return numbers_ND

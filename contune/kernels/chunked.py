@@ -111,7 +111,7 @@ class Plan:
         """One look at the labels for all blocks: on a GPU each look would make the host wait."""
         if self.weights_RC is not None:
             return [slice(0, len(self.y_CD))] * len(starts)
-        first = torch.tensor(starts, device=self.labels_R.device)
+        first = torch.tensor(starts, dtype=torch.int64, device=self.labels_R.device)  # also where there are none
         last = (first + size - 1).clamp(max=len(self.labels_R) - 1)
         low = torch.searchsorted(self.labels_C, self.labels_R[first])
         high = torch.searchsorted(self.labels_C, self.labels_R[last], right=True)

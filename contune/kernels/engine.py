@@ -119,7 +119,7 @@ def _square_pairs(labels_N: Tensor | None, weights_NM: Tensor | None, partition:
 def _reduced(stats: Statistics, question: Question, backend: ModuleType) -> tuple[Tensor, Tensor]:
     """The loss as asked for, and the number of usable anchors that `mean` divides by."""
     if question.reduction == "none":
-        return stats.loss_R, stats.loss_R.new_empty(())
+        return stats.loss_R.clone(), stats.loss_R.new_empty(())  # a person may change it; the backward pass has its own
     if not question.spread:
         result: tuple[Tensor, Tensor] = backend.reduced(stats, question.reduction)
         return result

@@ -27,7 +27,8 @@ def pair_loss(
     batch, knobs = _of_one_type(batch), _as_numbers(knobs)
     _check(batch, knobs, backend, distributed)
     labels, candidate_labels = (
-        None if y is None else y.to(batch.z.device, torch.int64) for y in (batch.labels, batch.candidate_labels)
+        None if y is None else y.to(batch.z.device, torch.int64).contiguous()  # kernels read one after another
+        for y in (batch.labels, batch.candidate_labels)
     )
     batch = batch._replace(labels=labels, candidate_labels=candidate_labels)
     spread = distributed and ranks.world_size() > 1

@@ -33,6 +33,8 @@ def triplet_loss(
         z_ND = embeddings(z, normalize=normalize)
         weights_NN, negative_NN = _pairs(z_ND, labels, positives)
         positive_NN = weights_NN > 0
+        if not len(z_ND):  # of nothing there is no farthest
+            return reduce_anchors(z_ND.sum(dim=1), positive_NN.any(dim=1), reduction, POSITIVE_AND_NEGATIVE)
         distance_NN = _distances(z_ND)
         usable_N = positive_NN.any(dim=1) & negative_NN.any(dim=1)
         farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)

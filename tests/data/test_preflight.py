@@ -1,6 +1,7 @@
 """`contune check`: what it counts, what it calls wrong, and what only worth a look."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +48,17 @@ def test_copies_across_splits_are_wrong_also_when_saved_anew(tmp_path: Path) -> 
     assert sorted((len(copies.names), copies.same_bytes) for copies in found.copies) == [(2, False), (2, True)]
     assert "✗ 2 held-out images are in another split too, such as " in marks(found)
     assert "classes" not in marks(found)
+
+
+def test_a_copy_without_a_label_is_in_no_class(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    copied = (tmp_path / "train" / "class0" / "1.png").read_bytes()
+    shutil.rmtree(tmp_path / "test")
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "same.png").write_bytes(copied)
+    text = marks(preflight(str(tmp_path)))
+    assert "held-out image is in another split too" in text
+    assert "several classes" not in text
 
 
 def test_copies_inside_a_split_and_under_two_labels(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`contune embed`: the right numbers beside the right names, from any source, in one go or in several."""
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -17,10 +18,12 @@ from small_run import CLASSES, expected, in_order, pixels, png, write_images, wr
 
 import contune as library
 from contune.data import pool
+from contune.data.datasets import Request, open_splits
 from contune.embedding import table
 from contune.embedding.parts import Parts
 from contune.embedding.source import open_source
 from contune.errors import UserError
+from contune.models import save_encoder
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +139,40 @@ def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) ->
     assert part.paths == [str(given[0]), str(given[1]), "images#2"]
     assert part.labels == [None] * 3
     np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["P", "RGB", "L"])
+def test_a_picture_with_a_transparent_colour_is_as_its_file(mode: str, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    picture = Image.fromarray(pixels(0)).convert(mode)
+    picture.save(path, transparency=picture.getpixel((0, 0)))
+    with Image.open(path) as opened:
+        (part,) = library.embed(run, [path, opened])
+    np.testing.assert_array_equal(*part.embeddings)
+
+
+@pytest.mark.parametrize("mode", ["La", "RGBa", "HSV", "CMYK", "1", "I;16"])
+def test_pictures_of_any_mode(mode: str, run: Path) -> None:
+    between = {"La": "LA", "RGBa": "RGBA", "I;16": "I"}.get(mode, "RGB")
+    (part,) = library.embed(run, [Image.fromarray(pixels(0)).convert(between).convert(mode)])
+    assert np.isfinite(part.embeddings).all()
+
+
+def test_a_picture_that_is_damaged_is_left_out_as_its_file_is(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(png(0)[:-40])
+    closed = Image.fromarray(pixels(0))
+    closed.close()
+    given: list[Path | Image.Image] = [
+        Image.open(io.BytesIO(png(0)[:-40])),
+        tmp_path / "x.png",
+        closed,
+        Image.open(io.BytesIO(png(0))),
+    ]
+    (part,) = library.embed(run, given, broken="skip")
+    assert [broken.name for broken in part.broken] == ["images#0", str(tmp_path / "x.png"), "images#2"]
+    assert part.paths == ["images#3"]
+    with pytest.raises(UserError, match="'images#0'"):
+        list(library.embed(run, given, broken="stop"))
 
 
 @pytest.mark.parametrize(
@@ -315,6 +352,8 @@ def test_a_table_among_its_images_would_be_read_as_one_of_them(run: Path, tmp_pa
         (("a.png", "b.png"), [None, None]),
         (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
         (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
+        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), ["y", "x", "zebra"]),
+        (("test/y/b.png", "c.png"), [None, "test"]),
         (("x/deep/a.png", "b.png"), [None, "x"]),
     ],
 )
@@ -405,3 +444,29 @@ def test_labels_of_parquet_by_an_unusual_name(run: Path, photos: Path, tmp_path:
         library.embed(run, path, label_column="breed")
     with pytest.raises(UserError, match=r"a label column is for parquet, and '.*' is none"):
         library.embed(run, photos, label_column="kind")
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [([True, False, True], ["1", "0", "1"]), ([1, -1, 1], ["1", "-1", "1"])]
+)
+def test_labels_of_parquet_are_those_of_training(
+    labels: list[Any], expected: list[str], run: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"image": [{"bytes": png(number)} for number in range(3)], "label": labels}), path)
+    (part,) = library.embed(run, path)
+    assert part.labels == expected
+    assert set(open_splits(str(path), Request()).class_names) == set(expected)
+
+
+def test_features_that_half_precision_does_not_hold_are_a_sentence(photos: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    encoder = library.load_encoder(run)
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.weight.data.fill_(1e4)
+    save_encoder(run / "encoder.safetensors", encoder.backbone, encoder.spec)
+    outcome = contune("embed", run, photos, "--dtype", "float16", "--out", tmp_path / "e.parquet")
+    assert outcome.code == 2
+    assert "do not fit float16; take float32" in outcome.err
+    assert contune("embed", run, photos, "--out", tmp_path / "e.parquet").code == 0

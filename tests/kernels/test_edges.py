@@ -141,3 +141,15 @@ def test_dense_has_a_second_derivative(loss_of: LossOf) -> None:
 
     assert torch.autograd.gradcheck(loss, z)
     assert torch.autograd.gradgradcheck(loss, z)
+
+
+@every_way
+def test_losses_of_anchors_may_be_weighed_in_place(way: Way) -> None:
+    z = way.tensor(random(8).to(way.dtype)).detach().requires_grad_()
+    labels, weights = way.tensor(torch.arange(8) % 2), way.tensor(torch.arange(8))
+    grads = []
+    for in_place in (True, False):
+        losses = tcl_loss(z, labels, reduction="none", **way.settings)
+        weighed = losses.mul_(weights) if in_place else losses * weights
+        grads.append(torch.autograd.grad(weighed.sum(), z)[0])
+    torch.testing.assert_close(*grads)

@@ -79,6 +79,20 @@ def test_two_backward_passes_and_any_upstream_gradient(taken: list[int]) -> None
     assert taken == [40]
 
 
+@pytest.mark.parametrize("view", ["column", "expanded"])
+def test_labels_need_not_lie_one_after_another(view: str, taken: list[int]) -> None:
+    z, table_N2 = embeddings(), torch.stack([torch.arange(40) % 5, torch.arange(40) % 3], dim=1).to(DEVICE)
+    labels_N = {
+        "column": table_N2[:, 0],
+        "expanded": torch.zeros(1, dtype=torch.int64, device=DEVICE).expand(40),
+    }[view]
+    assert not labels_N.is_contiguous()
+    loss, expected = (tcl_loss(z, labels, backend="fused") for labels in (labels_N, labels_N.contiguous()))
+    assert loss == expected
+    assert torch.equal(*(torch.autograd.grad(each, z)[0] for each in (loss, expected)))
+    assert taken == [40, 40]
+
+
 def test_float16_keeps_a_gradient_that_a_loss_scaler_has_made_large_enough() -> None:
     z = embeddings()
     half = z.detach().half().requires_grad_()

@@ -1,6 +1,7 @@
 """Triplet and N-pair losses against nested loops and hand-computed cases."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -93,3 +94,13 @@ def test_wrong_knobs() -> None:
         triplet_loss(z, labels, margin=-1.0)
     with pytest.raises(UserError, match="temperature must be above 0"):
         npair_loss(z, labels, temperature=0.0)
+
+
+@pytest.mark.filterwarnings("ignore:no anchor")
+@pytest.mark.parametrize("loss", [triplet_loss, npair_loss])
+def test_a_batch_of_nothing_is_a_zero_with_a_gradient(loss: Callable[..., Tensor]) -> None:
+    z = torch.zeros(0, 5, requires_grad=True)
+    value = loss(z, torch.zeros(0, dtype=torch.int64))
+    assert value == 0
+    value.backward()
+    assert z.grad is not None

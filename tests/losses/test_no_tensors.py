@@ -75,6 +75,11 @@ def test_views_on_an_axis_of_their_own() -> None:
     assert losses.tcl_loss(torch.cat(z.unbind(1)), LABELS.repeat(3)) == stacked
 
 
+def test_labels_that_are_not_stacked_yet() -> None:
+    with pytest.raises(UserError, match=r"labels must be a tensor, got a list; torch\.stack\(labels\) makes one"):
+        losses.tcl_loss(Z, list(LABELS))  # type: ignore[arg-type]
+
+
 def test_views_that_are_not_stacked_yet() -> None:
     with pytest.raises(UserError, match=r"embeddings must be a tensor, got a list; torch\.cat\(embeddings\) makes one"):
         losses.tcl_loss([Z, Z], LABELS)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The drawing of an analysis, by what can be read off it."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,10 @@ def test_a_positive_that_is_pushed_away_is_below_zero_and_no_bar_is() -> None:
     curve, pairs, *_ = panels(numbers)[0]
     assert curve.get_ylim()[0] < -0.5
     assert pairs.get_ylim()[0] == 0
+
+
+def test_a_path_is_no_formula(tmp_path: Path) -> None:
+    name = "photos/$a_{$/x"
+    figure = draw(found() | {"data": name})
+    figure.savefig(tmp_path / "drawing.svg")
+    assert name in (tmp_path / "drawing.svg").read_text()
