@@ -1,7 +1,6 @@
 """Files that are written whole or not at all, whatever moment the process or the machine dies at."""
 
 import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,25 +36,6 @@ def whole_file(path: Path) -> Iterator[Path]:
 def write_whole(path: Path, content: str) -> None:
     with whole_file(path) as part:
         part.write_text(content, encoding="utf-8", newline="\n")
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """For one process at a time. However it ends, the folder is free again; where a disk has no locks, always."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise UserError(
-            f"another process writes to {folder}; wait for its end, or give another folder with --out"
-        ) from None
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def check_unused(folder: Path, holds: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import check_unused, held, make_folder_of, write_whole
+from contune.files import check_unused, make_folder_of, write_whole
+from contune.held import held
 from contune.models.saved import ENCODER_FILE
 from contune.seed_folders import one_of_them, seed_folders
 from contune.whole_result import gaps

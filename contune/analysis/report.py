@@ -35,15 +35,15 @@ def write_report(
     channels: int,
     features_MD: Tensor | None,
     predicted_M: Tensor | None,
-    predicted_by: str = "",
+    predicted_by: str,
     points_N2: np.ndarray | None = None,
     skipped: Sequence[Broken] = (),
 ) -> None:
     """Write the report of a run to `path`.
 
-    `result`, `config` and `metrics` are what the run folder holds; `images` the measured split, with the
-    encoder's features and the predicted class of each image; `points_N2` where they lie on the map, computed here if
-    not given; `skipped` what could not be decoded. What is missing, the page says so.
+    `result`, `config` and `metrics` are what the run folder holds; `images` the measured split, with the encoder's
+    features and the class of each image as the measure `predicted_by` has it; `points_N2` where they lie on the map,
+    computed here if not given; `skipped` what could not be decoded. What is missing, the page says so.
     """
     measured = None
     if images is not None and features_MD is not None and len(images):

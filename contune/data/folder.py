@@ -95,20 +95,22 @@ def _read_held(folder: Path, class_names: tuple[str, ...], train_folder: Path) -
 
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits by name; empty where the top folders are classes."""
-    parts = _named_after_splits(folder)
-    return parts if "train" in parts and (len(parts) > 1 or len(visible_folders(folder)) == 1) else {}
+    parts, num_others = _named_after_splits(folder)
+    return parts if "train" in parts and (len(parts) > 1 or not num_others) else {}
 
 
 def _check_train_is_there(folder: Path) -> None:
-    parts = _named_after_splits(folder)
-    if parts and "train" not in parts and len(parts) == len(visible_folders(folder)):
+    parts, num_others = _named_after_splits(folder)
+    if parts and "train" not in parts and not num_others:
         held = next(iter(parts.values())).name
         raise UserError(f"{str(folder)!r} has a {held!r} folder but no 'train' beside it; add one")
 
 
-def _named_after_splits(folder: Path) -> dict[str, Path]:
+def _named_after_splits(folder: Path) -> tuple[dict[str, Path], int]:
+    """By split, and how many other folders lie beside them."""
     tops = {path.name.lower(): path for path in visible_folders(folder)}
-    return {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
+    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
+    return parts, len(tops) - len(parts)
 
 
 def _image_set(paths: list[str], labels: list[int] | None) -> ImageSet:

@@ -44,8 +44,11 @@ def _from_folder(folder: Path) -> tuple[ImageSet, tuple[str, ...]]:
 def _from_list(items: Sequence[Any]) -> ImageSet:
     for number, item in enumerate(items):
         check_item(item, number)
-    sources = [encoded(item, f"images#{number}") for number, item in enumerate(items)]
-    names = [source if isinstance(source, str) else f"images#{number}" for number, source in enumerate(sources)]
+    names = [f"images#{number}" if isinstance(item, Image.Image) else str(item) for number, item in enumerate(items)]
+    sources = [
+        picture_bytes(item, name) if isinstance(item, Image.Image) else name
+        for item, name in zip(items, names, strict=True)
+    ]
     return ImageSet(images=EncodedImages(sources, names), labels=None, names=names)
 
 
@@ -54,16 +57,11 @@ def check_item(item: Any, number: int) -> None:
         raise UserError(f"item {number} is of type {type(item).__name__}; a list holds pictures (PIL) or paths")
 
 
-def encoded(item: str | Path | Image.Image, name: str) -> str | bytes:
-    """A path as it is; a picture as the bytes of a file, so that one way leads from all kinds to pixels.
-
-    `name`: what a picture that cannot be read is called.
-    """
-    if not isinstance(item, Image.Image):
-        return str(item)
+def picture_bytes(picture: Image.Image, name: str) -> bytes:
+    """As those of a file, so that one way leads from all kinds to pixels; `name` is for one that cannot be read."""
     file = io.BytesIO()
     try:
-        _for_tiff(ImageOps.exif_transpose(item)).save(file, format="TIFF")  # does not compress
+        _for_tiff(ImageOps.exif_transpose(picture)).save(file, format="TIFF")  # does not compress
     except Exception as error:  # a picture that is damaged, or closed, makes Pillow raise nearly anything
         raise undecodable(error, name) from error
     return file.getvalue()

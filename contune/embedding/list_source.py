@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from contune.data.broken import BrokenImageError
-from contune.data.given import check_item, encoded
+from contune.data.given import check_item, picture_bytes
 from contune.embedding.item import Item, as_text
 from contune.errors import UserError
 
@@ -45,8 +45,8 @@ class ListSource:
                 name = f"images#{number}"
                 yield Item(name, _content(one, name), None)
             else:
-                path = os.path.expanduser(one)
-                yield Item(as_text(str(path)), str(path), None)
+                path = os.path.expanduser(str(one))
+                yield Item(as_text(path), path, None)
 
     def identity(self) -> str:
         digest = hashlib.sha256()
@@ -55,9 +55,9 @@ class ListSource:
         return digest.hexdigest()
 
 
-def _content(picture: Image.Image, name: str) -> str | bytes:
+def _content(picture: Image.Image, name: str) -> bytes:
     """Of one that cannot be read nothing, which who decodes it will say."""
     try:
-        return encoded(picture, name)
+        return picture_bytes(picture, name)
     except BrokenImageError:
         return b""

@@ -63,6 +63,7 @@ def _rows(shard: str, start: int, label_column: str | None = None) -> Iterator[I
     file = _open(shard)
     schema = file.schema_arrow
     column, label = image_column(schema, shard), label_column_of(schema, label_column, shard)
+    label = None if label is None or _is_hidden(file.metadata, label) else label
     is_struct = pa.types.is_struct(schema.field(column).type)
     wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
     class_names = names_in_metadata(schema, label)
@@ -96,6 +97,16 @@ def _first_group(file: Any, start: int) -> tuple[int, int]:
             return group, row
         row += count
     return file.num_row_groups, row
+
+
+def _is_hidden(metadata: Any, label: str) -> bool:
+    """Whether every label is −1, by what the file says of its columns: such are none, as in training."""
+    numbers = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path == label]
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    found = [group.column(number).statistics for group in groups for number in numbers]
+    return bool(found) and all(
+        facts is not None and facts.has_min_max and facts.min == facts.max == HIDDEN for facts in found
+    )
 
 
 def _label(value: Any, class_names: tuple[str, ...] | None) -> str | None:

@@ -27,10 +27,9 @@ def check_tensors(joined_by: str = "torch.cat", /, **values: object) -> None:
         if isinstance(value, Tensor):
             continue
         parts = value if isinstance(value, list | tuple) else ()
-        tensors = [part for part in parts if isinstance(part, Tensor)]
-        way = joined_by if parts and len(tensors) == len(parts) else "torch.as_tensor"
-        if way == joined_by and all(part.dim() == 0 for part in tensors):
-            way = "torch.stack"
+        way = "torch.as_tensor"
+        if parts and all(isinstance(part, Tensor) for part in parts):
+            way = joined_by if any(part.dim() for part in parts) else "torch.stack"
         raise UserError(f"{name} must be a tensor, got a {type(value).__name__}; {way}({name}) makes one")
 
 

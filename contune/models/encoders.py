@@ -12,6 +12,8 @@ from contune.errors import UserError, unknown
 RESNET_MINI = "resnet-mini"
 STEMS = ("auto", "cifar", "imagenet")
 NORMS = ("batch", "group")
+OF_MAPS_WITHOUT_PIXELS = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
+"""What timm's models raise where an image is too small for them, each family in its own way."""
 SMALL_IMAGE = 64
 """`stem=auto` takes the 3×3 stem for images up to this many pixels a side."""
 
@@ -38,13 +40,7 @@ def build_encoder(
         encoder.num_features = _num_features(encoder, channels, image_size)  # type: ignore[assignment]  # torch's view of it
     except UserError:
         raise
-    except (
-        RuntimeError,
-        ValueError,
-        AssertionError,
-        ArithmeticError,
-        LookupError,
-    ) as error:  # a size of maps that is 0
+    except OF_MAPS_WITHOUT_PIXELS as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{name} does not take images of {image_size} pixels ({reason}); give a larger data.image_size or another "

@@ -75,9 +75,8 @@ def git_revision() -> str | None:
         return said
     where = str(Path(contune.__file__).parent)
     try:
-        _git(
-            where, "ls-files", "--error-unmatch", "__init__.py"
-        )  # else it is another project's, with contune in a .venv
+        # Else the history is another project's, which has contune in its .venv.
+        _git(where, "ls-files", "--error-unmatch", "__init__.py")
         return _git(where, "describe", "--always", "--dirty=+", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return None

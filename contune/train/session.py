@@ -66,13 +66,13 @@ def _train(config: Config, folder: RunFolder, make_trainer: MakeTrainer) -> dict
         stopwatch.lap("data")
         trainer.fit()
         stopwatch.lap("training")
-        return _measured(trainer, loader, test, stopwatch, resumed_at) if distributed.is_main() else {}
+        return _finish(trainer, loader, test, stopwatch, resumed_at) if distributed.is_main() else {}
 
 
-def _measured(
+def _finish(
     trainer: Trainer, train: Loader, test: Loader | None, stopwatch: Stopwatch, resumed_at: int
 ) -> dict[str, Any]:
-    """What is left in the folder of a training that has ended: encoder, classifier, report, and last the result."""
+    """After training, what a run leaves in its folder: encoder, classifier, report, and last the result."""
     setup, method, folder = trainer.setup, trainer.method, trainer.folder
     save_encoder(folder.encoder_file, method.encoder, setup.spec)
     evaluation, measures, ahead = None, [], None

@@ -1,8 +1,8 @@
 """Being asked to stop, by SIGTERM, with which a cluster takes a machine back, or by Ctrl-C: a run finishes its step,
 saves, and ends with a code that says so.
 
-Where there is nothing to save (before training, while measuring) it ends at once, but for the report's map, which on
-a GPU is drawn meanwhile and drawn to its end. So it does at a second Ctrl-C.
+Where there is nothing to save (before training, while measuring) it ends at once, and so it does at a second Ctrl-C;
+only a report's map that was begun while a GPU measures is waited for.
 """
 
 import signal

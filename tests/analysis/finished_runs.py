@@ -44,6 +44,7 @@ def finished_run(num: int = 60, num_classes: int = 3, *, class_name: str = "clas
         "channels": look.get("channels", 1),
         "features_MD": features_MD,
         "predicted_M": predicted_M,
+        "predicted_by": "linear-fast",
     }
 
 
