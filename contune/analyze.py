@@ -12,6 +12,7 @@ from contune.analysis.gradients.anchor_table import AnchorTable
 from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES, Plan, sweep
 from contune.analysis.gradients.written import Analysis
 from contune.config import Config
+from contune.console import progress
 from contune.data import Dataset
 from contune.data.augment import Params
 from contune.data.augment.crops import begin_with_crops, crops_of
@@ -22,7 +23,6 @@ from contune.kernels.problem import Knobs
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.models import load_encoder
-from contune.progress import progress
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
 from contune.train.checkpoint import CHECKPOINT, load_checkpoint

@@ -1,12 +1,19 @@
-"""What a person reads in the terminal: sentences and tables, printed by the main process only."""
+"""What a person reads in the terminal, printed by the main process only: sentences, tables, findings, progress.
+
+A long job shows a bar on a terminal and an occasional line in a log file. Jobs in worker processes send their
+sentences and progress to the process that started them, which shows one bar for each.
+"""
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -21,13 +28,53 @@ MEASURE_TITLES = {
     "pixels-knn": "raw pixels, kNN",
 }
 
+Advance = Callable[[int, str], None]
+"""Call it with the amount done so far and a short text to show beside the bar."""
+
+SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_REPORTS = 0.2
+
+
+class Report(NamedTuple):
+    """The progress of a job in another process."""
+
+    title: str
+    done: int
+    total: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of an examination: ✓ fine, ! worth a change, ✗ wrong."""
+
+    mark: str
+    text: str
+
+    @property
+    def is_bad(self) -> bool:
+        return self.mark == "✗"
+
+
+def fine(text: str) -> Finding:
+    return Finding("✓", text)
+
+
+def advice(text: str) -> Finding:
+    return Finding("!", text)
+
+
+def wrong(text: str) -> Finding:
+    return Finding("✗", text)
+
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+_receiver: ContextVar[Callable[[Report], None] | None] = ContextVar("receiver", default=None)
 
 
 @contextmanager
 def said_to(listener: Callable[[str], None]) -> Iterator[None]:
-    """What this thread would print as sentences goes to `listener` instead."""
+    """Send this thread's sentences to `listener` instead of printing them."""
     token = _listener.set(listener)
     try:
         yield
@@ -35,8 +82,27 @@ def said_to(listener: Callable[[str], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
+@contextmanager
+def report_to(receiver: Callable[[Report], None]) -> Iterator[None]:
+    """Send this thread's progress to `receiver` a few times a second instead of showing it."""
+    last = 0.0
+
+    def receive(report: Report) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_REPORTS or report.done == report.total:
+            last = now
+            receiver(report)
+
+    token = _receiver.set(receive)
+    try:
+        yield
+    finally:
+        _receiver.reset(token)
+
+
 def say(text: str = "") -> None:
-    """A line of plain text; nothing in it is markup, so paths and names come out as they are."""
+    """Print a line of plain text. Nothing in it is markup, so paths and names come out unchanged."""
     if not distributed.is_main():
         return
     if (listener := _listener.get()) is not None:
@@ -45,13 +111,23 @@ def say(text: str = "") -> None:
         Console(highlight=False, soft_wrap=True, emoji=False).print(text, markup=False)
 
 
+def plural(num: int, noun: str, ending: str = "s") -> str:
+    """`1 image`, `1,234 images`"""
+    return f"{num:,} {noun}{'' if num == 1 else ending}"
+
+
+def agreeing(num: int, one: str, several: str) -> str:
+    """The form of a word that agrees with a number: `is` or `are`."""
+    return one if num == 1 else several
+
+
 def printable(text: str) -> str:
-    """A file's name as a terminal can show it: line breaks and bytes that are no text are written out."""
+    """A file name for the terminal: line breaks and undecodable bytes are escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
-    """Columns named in `numbers` are set flush right."""
+    """Print a table; the columns named in `numbers` are right-aligned."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
@@ -75,4 +151,67 @@ def show_measures(result: dict[str, Any]) -> None:
     if rows:
         show_table((result["split"], "top-1 %", "top-5 %", "protocol"), rows, numbers=("top-1 %", "top-5 %"))
     else:
-        say("nothing was measured: there are no labels, or no split to measure on")
+        say("nothing to evaluate: there are no labels, or no split to evaluate on")
+
+
+@contextmanager
+def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
+    """A progress bar for `total` pieces of work."""
+    receiver = _receiver.get()
+    if not distributed.is_main():
+        yield lambda done, text: None
+    elif receiver is not None:
+        yield lambda done, text: receiver(Report(title, done, total, text))
+    elif sys.stderr.isatty():
+        with _bar() as bar:
+            task = bar.add_task(title, total=total, text="")
+            yield lambda done, text: bar.update(task, completed=done, text=text)
+    else:
+        line = _line_printer()
+        yield lambda done, text: line(f"{title}: {done}/{total} {unit} {text}")
+
+
+@contextmanager
+def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, Report], None]]:
+    """A bar for each job in another process. Call what is yielded with the index of a job and its progress."""
+    if sys.stderr.isatty():
+        with _bar(width=max(map(len, names), default=0)) as bar:
+            tasks = [bar.add_task(name, total=None, text="waiting") for name in names]
+            titles = [""] * len(names)
+
+            def update(job: int, report: Report) -> None:
+                if report.title != titles[job]:  # a new stage with its own speed
+                    bar.reset(tasks[job], total=report.total)
+                    titles[job] = report.title
+                bar.update(tasks[job], completed=report.done, text=f"{report.title}  {report.text}")
+
+            yield update
+    else:
+        lines = [_line_printer() for _ in names]
+        yield lambda job, report: lines[job](f"{names[job]}: {report.title} {report.done}/{report.total} {report.text}")
+
+
+def _bar(width: int = 10) -> Progress:
+    return Progress(
+        TextColumn(f"{{task.description:<{width}}}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeRemainingColumn(compact=True),
+        console=Console(stderr=True),
+        redirect_stdout=sys.stdout.isatty(),  # output redirected to a file stays untouched
+    )
+
+
+def _line_printer() -> Callable[[str], None]:
+    """For logs: one line every few seconds, and none for a job that ends sooner."""
+    last = time.monotonic()
+
+    def print_line(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_LINES:
+            last = now
+            print(text.rstrip(), file=sys.stderr, flush=True)
+
+    return print_line

@@ -18,19 +18,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
+from contune.console import progress
 from contune.data import Dataset, ImageSet, TensorImages
 from contune.data.given import given_images
 from contune.data.loader import build_loader
 from contune.data.traits import measure
+from contune.device import choose_device
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.files import make_folder_of, write_whole
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE
-from contune.progress import progress
 from contune.recipes.images import for_method
 from contune.run import RunFolder
-from contune.train.device import choose_device
 from contune.train.guest import own_random_numbers, silence
 from contune.train.log import read_metrics
 from contune.train.setup import build_method, setup_for

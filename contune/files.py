@@ -1,24 +1,25 @@
-"""Files that are written whole or not at all, whatever moment the process or the machine dies at."""
+"""Output files: which paths may be written, atomic writes, and a lock that keeps a folder to one process."""
 
 import errno
+import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from contune.errors import UserError
 
 PART = ".part"
-"""How the name of a file ends while it is being written."""
+"""Suffix of a file while it is being written."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` once all of it is on the disk.
+    """A temporary path to write to, which replaces `path` once its content is on disk.
 
-    What goes wrong with the disk is a UserError, and the file that was there before stays.
+    If writing fails, the previous file stays. A disk error becomes a UserError.
     """
     part = path.with_name(path.name + PART)
     try:
@@ -34,20 +35,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str) -> None:
+    """Write a text file atomically."""
     with whole_file(path) as part:
         part.write_text(content, encoding="utf-8", newline="\n")
 
 
-def check_unused(folder: Path, holds: str) -> None:
-    """Whether a command may begin in this folder: a new one, or one with nothing in it. `holds`: what it might have."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder with --out")
-    if folder.exists() and any(file.suffix != PART for file in folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no {holds}; give another folder with --out")
-
-
 def make_folder_of(path: Path) -> None:
-    """For a file that is going to be written."""
+    """Create the folder that `path` is in."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -55,23 +49,74 @@ def make_folder_of(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk and not only on their way."""
+    """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if not (
-            path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)
-        ):  # some network disks have none for folders
+        no_fsync = path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)  # folders on some network disks
+        if not no_fsync:
             raise
     finally:
         os.close(descriptor)
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
-    """The sentence for a disk that does not take what a run has to write."""
-    if error.errno in _FULL:
-        way_out = "make room there; what was written before is whole, and the same command goes on with it"
+    """The error for a disk that refuses a write."""
+    if error.errno in _DISK_FULL:
+        fix = "free some space and repeat the command; files written so far are complete"
     else:
-        way_out = "see that it can be written to, or give another folder with --out"
-    return UserError(f"cannot write to {path.parent} ({path.name}): {error.strerror or error}; {way_out}")
+        fix = "check the permissions, or choose another place with --out"
+    return UserError(f"cannot write to {path.parent} ({path.name}): {error.strerror or error}; {fix}")
+
+
+def check_unused(folder: Path, holds: str) -> None:
+    """A command may start in `folder` only if it is new or empty. `holds` names what else it could contain."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose a folder with --out")
+    if folder.exists() and any(file.suffix != PART for file in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no {holds}; choose another folder with --out")
+
+
+def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None:
+    """An output file has the right `ending`, is none of the inputs, and adds no parquet to a folder that is read."""
+    if ending is not None and out.suffix.lower() != ending:
+        raise UserError(f"--out {out} must end in {ending}")
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder; choose a file")
+    for place in (Path(name).expanduser() for name in inputs):
+        if out.exists() and place.exists() and out.samefile(place):
+            raise UserError(f"--out {out} is also an input; choose another file")
+        if out.suffix.lower() == ".parquet" and place.is_dir() and out.resolve().is_relative_to(place.resolve()):
+            raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
+
+
+def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
+    """A file may be replaced only by one of its kind: `is_like` tells whether `out` is one."""
+    if not out.exists():
+        return
+    try:
+        replaceable = is_like(out)
+    except UserError:
+        raise
+    except (OSError, ValueError, TypeError, RecursionError):  # it could not be parsed, so it is something else
+        replaceable = False
+    if not replaceable:
+        raise UserError(f"{out} exists and this command did not write it; remove it, or choose another file with --out")
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Only one process at a time may write to `folder`. Disks without locks are not protected."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process writes to {folder}; wait for it, or choose another folder with --out"
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)  # releases the lock, as does the end of the process

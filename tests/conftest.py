@@ -9,7 +9,7 @@ from hypothesis import settings
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which asks while it is imported
 
-from contune import _vision  # noqa: F401  (before any test or library imports torchvision by itself)
+from contune.device import torchvision  # noqa: F401  (before any test or library imports torchvision by itself)
 
 settings.register_profile("contune", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("contune")

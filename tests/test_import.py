@@ -38,7 +38,7 @@ def test_other_names_are_an_attribute_error() -> None:
 
 
 def test_torchvision_works_whatever_torch_it_meets() -> None:
-    from contune._vision import timm, torchvision
+    from contune.device import timm, torchvision
 
     assert callable(torchvision.transforms.functional.resize)
     assert timm.is_model("resnet18")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from contune import console, progress
+from contune import console
 from contune.console import say, show_measures, show_table
 
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def test_a_log_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("contune.console.time.monotonic", lambda: now)
     with progress.progress("train", 100, unit="steps") as advance:
         for done in (1, 2, 3, 4):
             now = 6.0 * done
@@ -53,7 +53,7 @@ def test_several_jobs_have_a_bar_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_jobs_in_a_log(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("contune.console.time.monotonic", lambda: now)
     with progress.progress_of_many(["seed 0", "seed 1"]) as update:
         now = 11.0
         for job in (0, 1, 0):
@@ -69,7 +69,7 @@ def test_reports_go_elsewhere_a_few_times_a_second(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("contune.progress.time.monotonic", lambda: now)
+    monkeypatch.setattr("contune.console.time.monotonic", lambda: now)
     received: list[progress.Report] = []
     with progress.report_to(received.append), progress.progress("train", 9, unit="steps") as advance:
         for done, seconds in ((1, 0.0), (2, 0.1), (3, 0.3), (9, 0.31)):

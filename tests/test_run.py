@@ -11,8 +11,7 @@ from command_line import contune, train
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.run import RunFolder
-from contune.whole_result import RESULT, gaps
+from contune.run import RESULT, RunFolder, gaps
 
 ROOT = Path(__file__).parent.parent
 REAL = ROOT / "results" / "digits-tcl-resnet-mini-seed0.json"

@@ -9,7 +9,7 @@ from torch import Tensor
 from contune.analysis.measured import Measured
 from contune.analysis.page import escape, lead, missing, section, shorten
 from contune.analysis.thumbnails import thumbnail
-from contune.counts import plural
+from contune.console import plural
 from contune.eval.scores import confusion
 
 MAX_CLASSES = 10

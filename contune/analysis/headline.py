@@ -5,7 +5,7 @@ from typing import Any
 
 from contune.analysis.page import escape, lead, missing, section
 from contune.analysis.wording import MEASURES, duration, measure_title, wilson_interval
-from contune.counts import plural
+from contune.console import plural
 
 _BASELINES = {
     "linear": "pixels-linear-fast",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from contune.analysis.page import escape, lead, section, shorten_path
-from contune.counts import plural
+from contune.console import plural
 from contune.data.broken import Broken
 
 MOST_SHOWN = 500

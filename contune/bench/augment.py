@@ -18,11 +18,10 @@ from contune.bench.augment_task import MEAN, STD, Contestant, Started, Task, che
 from contune.bench.failure import Failure, attempt
 from contune.bench.request import chosen, clocked_device, counter
 from contune.bench.timing import Summary, summary_of
-from contune.console import say, show_table
+from contune.console import progress, say, show_table
 from contune.data.augment.checks import check_integer
 from contune.data.augment.policies import policy_options
 from contune.errors import UserError
-from contune.progress import progress
 
 ROUNDS = 7
 _WARMUPS = 2

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from contune import _vision  # noqa: F401  (before it imports torchvision by itself)
 from contune.bench.augment_task import MEAN, STD, Contestant, Started, Task, fastest
+from contune.device import torchvision  # noqa: F401  (before it imports torchvision by itself)
 
 
 def kornia_contestants(policies: Sequence[str]) -> tuple[list[Contestant], list[str]]:

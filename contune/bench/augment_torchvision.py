@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from contune._vision import torchvision
 from contune.bench.augment_task import MEAN, STD, Contestant, Started, Task, fastest
-from contune.machine import available_cores
+from contune.device import available_cores, torchvision
 
 _TRIAL_IMAGES = 32
 _PREFETCH = 2

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from contune.device import Autocast
 from contune.models import EncoderSpec
 from contune.models.fused_resnet import fuse_norms
-from contune.train.device import Autocast
 from contune.train.engine import Engine
 from contune.train.graph import GraphedStep, Step
 from contune.train.optim import build_optimizer

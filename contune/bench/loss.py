@@ -18,9 +18,8 @@ from contune.bench.plot import draw
 from contune.bench.request import chosen, clocked_device, counter
 from contune.bench.show import show_checks, show_rows
 from contune.bench.timing import Runner, Summary, is_crowded, race, summarise, warm_up
-from contune.console import say
+from contune.console import progress, say
 from contune.errors import UserError
-from contune.progress import progress
 
 
 @dataclass(frozen=True, kw_only=True)

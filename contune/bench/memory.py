@@ -13,7 +13,7 @@ from contune.bench.batch import Batch, make_batch
 from contune.bench.contestants import Contestant
 from contune.bench.failure import Failure
 from contune.bench.step import forward_backward
-from contune.machine import free_bytes
+from contune.device import free_bytes
 
 _HOST_SHARE = 0.6
 _WARMUP_SIZE = 64

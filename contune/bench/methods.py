@@ -19,11 +19,10 @@ from contune.bench.request import clocked_device
 from contune.bench.show import duration
 from contune.bench.train_stages import IMAGE_SIZE, one_step, ready_batches, synthetic_setup, synthetic_trainer
 from contune.config import ENGINES, Config
-from contune.console import say, show_table
+from contune.console import progress, say, show_table
 from contune.data.loader import Batch
 from contune.errors import UserError, unknown
 from contune.models import build_encoder
-from contune.progress import progress
 from contune.recipes import find_recipe, ssl
 from contune.train.engine import can_record
 from contune.train.trainer import Trainer

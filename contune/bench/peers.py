@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune import _vision  # noqa: F401  (before any of them imports torchvision by itself)
 from contune.bench.contestants import TEMPERATURE, Contestant, matrices
+from contune.device import torchvision  # noqa: F401  (before any of them imports torchvision by itself)
 
 
 def peer_contestants(device: torch.device) -> tuple[list[Contestant], list[str]]:

@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from contune.data.out_file import check_like, check_out
+from contune.device import hardware_name
 from contune.errors import UserError
-from contune.files import make_folder_of, write_whole
-from contune.train.device import hardware_name
+from contune.files import check_like, check_out, make_folder_of, write_whole
 from contune.train.result import git_revision, versions
 
 RESULTS = Path("benchmarks") / "results"

@@ -5,9 +5,9 @@ from typing import Protocol, TypeVar
 
 import torch
 
+from contune.console import Advance
+from contune.device import choose_device
 from contune.errors import UserError, unknown
-from contune.progress import Advance
-from contune.train.device import choose_device
 
 
 class Named(Protocol):

@@ -16,9 +16,8 @@ from contune.bench.show import duration
 from contune.bench.train_plot import draw
 from contune.bench.train_stages import BOUND, IMAGE_SIZE, stages
 from contune.config import ENGINES
-from contune.console import say, show_table
+from contune.console import progress, say, show_table
 from contune.errors import UserError, unknown
-from contune.progress import progress
 
 
 def run_train_bench(

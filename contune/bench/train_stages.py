@@ -18,11 +18,11 @@ from contune.config import Config
 from contune.data.images import TensorImages
 from contune.data.imageset import Dataset, ImageSet
 from contune.data.loader import Batch, ResidentLoader
+from contune.device import choose_autocast, choose_convolutions
 from contune.losses import tcl_loss
 from contune.models import EncoderSpec
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.device import choose_autocast, choose_convolutions
 from contune.train.engine import Engine, can_record
 from contune.train.graph import GraphedStep
 from contune.train.log import MetricsLog

@@ -26,10 +26,9 @@ def check(
     import json
 
     from contune.console import printable, say, show_table
-    from contune.data.out_file import check_like, check_out
     from contune.data.preflight import preflight
     from contune.data.preflight_findings import COLUMNS, as_json, findings, is_check, table_row
-    from contune.files import write_whole
+    from contune.files import check_like, check_out, write_whole
 
     if out is not None:
         check_out(out, path, ending=".json")

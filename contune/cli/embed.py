@@ -29,12 +29,11 @@ def embed(
     Examples: `contune embed runs/digits photos/ --out photos.parquet` ·
     `contune embed runs/photos data.parquet --dtype float16`
     """
-    from contune.console import say
-    from contune.data.out_file import check_out
+    from contune.console import progress, say
     from contune.embedding.parts import has_parts, parts_folder
     from contune.embedding.source import open_source
     from contune.embedding.table import write_embeddings
-    from contune.progress import progress
+    from contune.files import check_out
 
     source = open_source(images, label_column)
     check_out(out, images, ending=".parquet")

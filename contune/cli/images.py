@@ -24,7 +24,7 @@ Workers = Annotated[int | None, typer.Option(help="Images decoded at a time; if 
 def check_skipped(out: Path) -> None:
     """Before there is anything to list: that the list beside `out` is written over its like only."""
     from contune.data.broken_list import is_list
-    from contune.data.out_file import check_like
+    from contune.files import check_like
 
     check_like(_list_beside(out), is_list)
 

@@ -35,13 +35,12 @@ def predict(
     from collections import Counter
     from contextlib import nullcontext
 
-    from contune.console import printable, say, show_table
+    from contune.console import printable, progress, say, show_table
     from contune.data.broken import none_decoded
-    from contune.data.out_file import check_like, check_out
     from contune.embedding.predictions import predict as classes_of
     from contune.embedding.predictions_file import is_predictions, predictions_file
     from contune.embedding.source import open_source
-    from contune.progress import progress
+    from contune.files import check_like, check_out
 
     shown: list[tuple[str, str, str]] = []
     counts: Counter[str] = Counter()

@@ -35,12 +35,11 @@ def search(
     from functools import partial
 
     from contune.analysis.page import is_page
-    from contune.console import printable, say, show_table
-    from contune.data.out_file import check_like, check_out
+    from contune.console import printable, progress, say, show_table
     from contune.embedding.nearest import search as find
     from contune.embedding.search_page import write_search_page
     from contune.embedding.table import num_images
-    from contune.progress import progress
+    from contune.files import check_like, check_out
 
     if out is not None:
         check_out(out, images, query, ending=".html")

@@ -79,7 +79,7 @@ def _train_seeds(
     recipe: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool
 ) -> None:
     from contune.console import say, show_table
-    from contune.seed_folders import seed_folder
+    from contune.run import seed_folder
     from contune.train.many import Job, run_many
     from contune.train.summary import COLUMNS, summary
 

@@ -18,7 +18,7 @@ from contune.data import forked
 from contune.data.cut import Cut, cut_out, whole
 from contune.data.decode import Encoded, channels_first, decode_image, decode_pieces, to_array
 from contune.data.sequences import Picked
-from contune.machine import core_share
+from contune.device import core_share
 
 Progress = Callable[[int, int], None]
 """Called with how many are done, and of how many."""

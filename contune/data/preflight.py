@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from contune.console import progress
 from contune.data.broken import Broken
 from contune.data.datasets import Request, open_splits, unreadable
 from contune.data.folder import IMAGE_SUFFIXES
@@ -16,7 +17,6 @@ from contune.data.pool import decoding_pool
 from contune.data.screen import CHUNK, Chunk, chunks_of
 from contune.data.walk import circular_links, visible_files
 from contune.errors import UserError
-from contune.progress import progress
 
 
 @dataclass(kw_only=True)

@@ -7,10 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contune.counts import agreeing, plural
+from contune.console import Finding, advice, agreeing, fine, plural, wrong
 from contune.data.imageset import where_labels_may_be
 from contune.data.preflight import Preflight, SplitFacts
-from contune.findings import Finding, advice, fine, wrong
 
 SMALL_SIDE = 8
 WIDE = 10

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from contune import distributed
+from contune.console import progress
 from contune.data.broken import Broken, BrokenImageError
 from contune.data.decode import verify
 from contune.data.images import EncodedImages
@@ -17,7 +18,6 @@ from contune.data.imageset import ImageSet, Splits
 from contune.data.picture_file import Encoded
 from contune.data.pool import decoding_pool
 from contune.errors import UserError
-from contune.progress import progress
 
 CHUNK = 64
 

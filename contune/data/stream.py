@@ -17,8 +17,8 @@ from contune.data.broken import BrokenImageError
 from contune.data.cut import Cut, whole
 from contune.data.imageset import ImageSet
 from contune.data.processes import forkserver
+from contune.device import core_share
 from contune.errors import UserError
-from contune.machine import core_share
 
 DeviceBatch = tuple[Tensor, Tensor | None]
 MOST_WORKERS = 32

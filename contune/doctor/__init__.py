@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from contune.config import Config
+from contune.console import Finding, wrong
 from contune.doctor.batch import about_batch
 from contune.doctor.data import about_data
 from contune.doctor.k1 import about_k1
@@ -10,7 +11,6 @@ from contune.doctor.machine import about_machine
 from contune.doctor.network import about_network
 from contune.doctor.positives import about_positives
 from contune.errors import UserError
-from contune.findings import Finding, wrong
 from contune.train.setup import build_method, open_setup, view_policies
 from contune.train.skipped import way_around
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from contune.counts import plural
-from contune.findings import Finding, advice, fine
+from contune.console import Finding, advice, fine, plural
 from contune.train.order import balanced_shares, epoch_indices
 from contune.train.setup import Setup, local_batch
 

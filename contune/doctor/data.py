@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from contune.config import Config
-from contune.counts import plural
+from contune.console import Finding, advice, fine, plural
 from contune.data import Dataset
 from contune.data.augment import eval_transform
 from contune.doctor.positives import has_positives_by_label
-from contune.findings import Finding, advice, fine
 from contune.train.setup import Setup
 from contune.train.skipped import broken_words
 

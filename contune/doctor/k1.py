@@ -12,10 +12,9 @@ classes, the smaller the k1 that is too large.
 from collections.abc import Iterator
 from math import floor, log10
 
-from contune.counts import plural
+from contune.console import Finding, advice, plural
 from contune.doctor.batch import num_steps
 from contune.doctor.positives import denominator_of_equals, expected_positives
-from contune.findings import Finding, advice
 from contune.methods.tcl import TCL
 from contune.train.setup import Setup
 

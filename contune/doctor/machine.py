@@ -3,9 +3,9 @@
 import shutil
 from collections.abc import Iterator
 
+from contune.console import Finding, advice, fine
+from contune.device import choose_device, hardware_name
 from contune.errors import UserError
-from contune.findings import Finding, advice, fine
-from contune.train.device import choose_device, hardware_name
 from contune.train.result import versions
 
 

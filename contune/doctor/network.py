@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from contune.counts import plural
+from contune.console import Finding, advice, fine, plural
+from contune.device import free_bytes
 from contune.doctor.batch import num_steps
-from contune.findings import Finding, advice, fine
-from contune.machine import free_bytes
 from contune.methods import Method
 from contune.models.encoders import SMALL_IMAGE
 from contune.train.setup import Setup

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from contune.config import Config
+from contune.console import Finding, advice, fine
 from contune.errors import UserError
-from contune.findings import Finding, advice, fine
 from contune.methods.tcl import TCL
 from contune.train.order import balanced_shares
 

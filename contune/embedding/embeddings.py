@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from contune.counts import plural
+from contune.console import plural
 from contune.data.broken import Broken
 from contune.data.pool import decoding_pool
+from contune.device import Autocast, choose_autocast, choose_device
 from contune.embedding.decoding import batched, decode_items
 from contune.embedding.source import Images, Source, chunks, open_source
 from contune.errors import UserError, unknown
 from contune.models.modes import evaluating
 from contune.models.saved import ImageEncoder, load_encoder
-from contune.train.device import Autocast, choose_autocast, choose_device
 
 BATCH = 256
 POLICIES = ("skip", "stop")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contune.analysis.page import escape, page, shorten_path
 from contune.analysis.thumbnails import thumbnail
-from contune.counts import plural
+from contune.console import plural
 from contune.data.broken import BrokenImageError
 from contune.data.images import EncodedImages
 from contune.data.imageset import ImageSet

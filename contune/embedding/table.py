@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contune.data.broken import Broken, none_decoded
-from contune.data.out_file import check_like
 from contune.embedding.embeddings import BATCH, Embedded, embed
 from contune.embedding.parts import Parts
 from contune.embedding.source import Images, open_source
 from contune.errors import UserError, unknown
+from contune.files import check_like
 from contune.models.saved import ENCODER_FILE, load_encoder
 
 KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float16())}

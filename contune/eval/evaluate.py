@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
+from contune.console import progress
 from contune.data.loader import Loader, ResidentLoader
 from contune.eval.features import extract_features
 from contune.eval.knn import knn_protocol, knn_scores
@@ -14,7 +15,6 @@ from contune.eval.linear import linear_protocol, train_linear
 from contune.eval.logistic import fit_logistic, logistic_protocol
 from contune.eval.scores import Measure, measure
 from contune.models.classifier import Classifier
-from contune.progress import progress
 from contune.train.setup import Setup
 
 RAW_PIXEL_LIMIT = 2_000_000

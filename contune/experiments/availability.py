@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from contune.config import Config
+from contune.console import progress
 from contune.errors import UserError
-from contune.progress import progress
 from contune.train.setup import open_dataset
 
 

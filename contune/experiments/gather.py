@@ -9,8 +9,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.experiments.outcome import Outcome, Result
 from contune.experiments.plan import Row
-from contune.run import RunFolder
-from contune.whole_result import gaps
+from contune.run import RunFolder, gaps
 
 Known = Mapping[str, Result]
 """Results of other places that count as done, by the name of the run folder that each stands for."""

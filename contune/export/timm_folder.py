@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contune._vision import timm
+from contune.device import timm
 from contune.errors import UserError
 from contune.export.agreement import TOLERANCE, check, deviation, photos
 from contune.export.opened import IMPORT, opened

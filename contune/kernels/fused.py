@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contune.device import HAS_TRITON, interprets_triton
 from contune.errors import UserError
 from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
 from contune.kernels.wide import wide_product
-from contune.machine import HAS_TRITON, interprets_triton
 
 LOG2_E = math.log2(math.e)
 SORT_FROM = 4096

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from contune.device import HAS_TRITON
 from contune.errors import UserError
 from contune.kernels import fused
-from contune.machine import HAS_TRITON
 
 LARGEST_BLOCK = 128
 PLACES_OF_A_TILE = 64

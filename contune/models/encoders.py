@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contune._vision import timm
+from contune.device import timm
 from contune.errors import UserError, unknown
 
 RESNET_MINI = "resnet-mini"

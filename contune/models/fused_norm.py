@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.machine import HAS_TRITON, interprets_triton
+from contune.device import HAS_TRITON, interprets_triton
 
 
 class FusedNorm(nn.BatchNorm2d):

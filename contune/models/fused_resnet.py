@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from contune._vision import timm
-from contune.machine import HAS_TRITON
+from contune.device import HAS_TRITON, timm
 from contune.models.fused_norm import FusedNorm
 
 _resnet: Any = timm.models.resnet

@@ -15,7 +15,6 @@ from contune.data.augment import eval_transform
 from contune.errors import UserError
 from contune.files import whole_file
 from contune.models.encoders import build_encoder
-from contune.seed_folders import one_of_them
 
 ENCODER_FILE = "encoder.safetensors"
 LARGEST = 8192
@@ -117,6 +116,8 @@ def load_encoder(path: str | Path) -> ImageEncoder:
     file = Path(path)
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.exists():
+        from contune.run import one_of_them  # run.py imports this module
+
         way_out = one_of_them(Path(path)) or "a run folder has one once its training has ended"
         raise UserError(f"no encoder at {file}; {way_out}")
     try:

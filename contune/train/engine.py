@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
+from contune.device import Autocast
 from contune.errors import UserError
 from contune.methods.base import Output
-from contune.train.device import Autocast
 
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""

@@ -7,8 +7,7 @@ from threading import RLock
 
 import torch
 
-from contune.console import said_to
-from contune.progress import report_to
+from contune.console import report_to, said_to
 
 _ONE_AT_A_TIME = RLock()
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contune.machine import HAS_TRITON
+from contune.device import HAS_TRITON
 from contune.models.one_pass import sgd_
 
 EPSILON = 1e-8

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import torch
 
 from contune.config import Config
+from contune.console import Report, progress_of_many, report_to
 from contune.data.stream import default_workers
+from contune.device import available_cores
 from contune.errors import UserError
-from contune.machine import available_cores
-from contune.progress import Report, progress_of_many, report_to
 from contune.run import RunFolder
 from contune.train.session import train
 from contune.train.sharing import side_by_side

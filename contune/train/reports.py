@@ -6,14 +6,13 @@ from pathlib import Path
 
 from contune.analysis.measured import Measured
 from contune.analysis.page import is_page
+from contune.console import progress
 from contune.data.broken import Broken
-from contune.data.out_file import check_like
 from contune.errors import UserError
 from contune.eval.features import extract_features
-from contune.files import whole_file, write_whole
+from contune.files import check_like, whole_file, write_whole
 from contune.models import load_encoder
 from contune.models.classifier import Classifier, load_classifier
-from contune.progress import progress
 from contune.run import RunFolder
 from contune.train.log import read_metrics
 from contune.train.setup import open_setup

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 import contune
-from contune._vision import timm, torchvision
+from contune.device import hardware_name, timm, torchvision
 from contune.eval.scores import Measure
-from contune.train.device import hardware_name
 from contune.train.setup import Setup
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from contune import distributed
 from contune.analysis.ahead import MapAhead
 from contune.config import Config
-from contune.console import say
-from contune.counts import plural
+from contune.console import plural, say
 from contune.data.loader import Loader
+from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
 from contune.files import whole_file
@@ -20,7 +20,6 @@ from contune.models.classifier import CLASSIFIER_FILE
 from contune.run import RunFolder, as_run_folder
 from contune.settings import split_assignments
 from contune.train import trained_on
-from contune.train.device import choose_device, hardware_name
 from contune.train.engine import Engine
 from contune.train.log import read_metrics
 from contune.train.result import build_result

@@ -7,7 +7,7 @@ import torch
 
 from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
-from contune.counts import plural
+from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter
 from contune.data.augment.spec import policy_from_text
@@ -15,12 +15,11 @@ from contune.data.datasets import no_such_place
 from contune.data.imageset import where_labels_may_be
 from contune.data.loader import Loader, build_loader
 from contune.data.split import way_to_hold_out
+from contune.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
 from contune.models.encoders import check_encoder_name
-from contune.progress import progress
-from contune.train.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 
 
 @dataclass(frozen=True, kw_only=True)

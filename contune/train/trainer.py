@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from contune import distributed
+from contune.console import Advance, progress
 from contune.data.augment import Params, slice_params
 from contune.data.augment.crops import Crops, begin_with_crops, crops_of
 from contune.data.loader import Batch, Loader
@@ -20,7 +21,6 @@ from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
 from contune.models.fused_resnet import fuse_norms, has_norms_to_fuse
-from contune.progress import Advance, progress
 from contune.run import RunFolder
 from contune.train.batch_look import batch_look
 from contune.train.checkpoint import load_checkpoint, save_checkpoint

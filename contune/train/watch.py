@@ -10,10 +10,9 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-from contune.console import say
+from contune.console import Advance, say
 from contune.methods import Output
 from contune.methods.base import Guess
-from contune.progress import Advance
 from contune.train.collapse import collapse_sentence, guessing_sentence
 from contune.train.finite import TAKEN
 from contune.train.guard import Guard, Noted

@@ -10,8 +10,8 @@ import torch
 
 from contune.config import Config
 from contune.console import say
+from contune.device import available_cores
 from contune.errors import UserError
-from contune.machine import available_cores
 from contune.run import RunFolder
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
 from contune.tune.short_run import ShortRun

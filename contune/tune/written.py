@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contune.analysis.wording import wilson_interval
-from contune.counts import plural
+from contune.console import plural
 from contune.files import write_whole
 from contune.tune.plot import draw_trials
 from contune.tune.trial import Trial, plain, rank

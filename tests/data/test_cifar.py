@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from image_files import png, random_pixels
 
-from contune._vision import torchvision
 from contune.data import load_dataset
+from contune.device import torchvision
 from contune.errors import UserError
 
 PER_FILE = 3

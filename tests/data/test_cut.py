@@ -8,10 +8,10 @@ import torch
 from image_files import as_image, encoded, png, random_pixels
 from PIL import Image
 
-from contune._vision import torchvision
 from contune.data.cut import Interpolation, Piece, reduction, whole
 from contune.data.decode import Encoded, decode_image, decode_pieces
 from contune.data.images import EncodedImages, TensorImages
+from contune.device import torchvision
 from contune.errors import UserError
 
 TF = torchvision.transforms.functional

@@ -1,7 +1,7 @@
 """What the doctor says of the recipe digits with some settings changed."""
 
+from contune.console import Finding
 from contune.doctor import examine
-from contune.findings import Finding
 from contune.recipes import RECIPES
 
 

@@ -7,8 +7,8 @@ from command_line import contune
 from examined import findings
 from pictures import write_flat
 
+from contune.console import Finding
 from contune.doctor import examine
-from contune.findings import Finding
 from contune.recipes import RECIPES
 
 

@@ -6,7 +6,7 @@ import pytest
 from examined import advice, findings, texts
 from pictures import write_flat, write_picture
 
-from contune.findings import Finding
+from contune.console import Finding
 
 
 def test_unbalanced_classes_and_no_test_split(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 from encoders import SPECS, real_images, spec, write_run
 from snippets import features_by_the_card
 
-from contune._vision import timm
+from contune.device import timm
 from contune.errors import UserError
 from contune.export import export_run
 from contune.export.timm_stem import stem_in_timms_parts

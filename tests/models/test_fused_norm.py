@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune._vision import timm
+from contune.device import timm
 from contune.models import build_encoder, norm_kernels
 from contune.models.fused_norm import FusedNorm
 from contune.models.fused_resnet import fuse_norms, has_norms_to_fuse

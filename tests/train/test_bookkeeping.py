@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import contune
+from contune.device import choose_autocast, choose_device, hardware_name
 from contune.errors import UserError
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.device import choose_autocast, choose_device, hardware_name
 from contune.train.log import MetricsLog, log_interval, read_metrics
 from contune.train.meter import Meter
 from contune.train.result import git_revision, versions

@@ -8,11 +8,11 @@ import torch
 from command_line import PLAIN, contune, read_lines, train
 from torch import Tensor
 
+from contune.device import choose_autocast
 from contune.errors import UserError
 from contune.methods import METHODS, find_method
 from contune.methods.base import Output
 from contune.models import EncoderSpec
-from contune.train.device import choose_autocast
 from contune.train.engine import (
     STEPS_WORTH_COMPILING,
     STEPS_WORTH_MORE_THAN_FUSED,

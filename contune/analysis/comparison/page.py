@@ -9,7 +9,7 @@ from contune.analysis.comparison.tables import accuracies, settings
 from contune.analysis.embedding_map import bare_map
 from contune.analysis.measured import Measured
 from contune.analysis.page import Kind, escape, lead, missing, page, section
-from contune.counts import plural
+from contune.console import plural
 
 MOST_MAPS = 6
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contune.counts import plural
+from contune.console import plural
 
 MOST_SETTINGS = 3
 """Named in every title; where more differ, what most rows have goes without saying, but not of a method's knobs: a row

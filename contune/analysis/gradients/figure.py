@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.analysis.colours import BLUE, MUTED, ORANGE
 from contune.analysis.gradients.style import LOSSES, NAMES, STYLE, Dashes, handle, legend, quiet
-from contune.counts import plural
+from contune.console import plural
 
 KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))
 

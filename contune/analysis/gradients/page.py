@@ -3,7 +3,7 @@
 from typing import Any
 
 from contune.analysis.page import escape, lead, page, section
-from contune.counts import plural
+from contune.console import plural
 
 TABLE = (
     "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",

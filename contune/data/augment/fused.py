@@ -17,8 +17,8 @@ from contune.data.augment.autoaugment import AutoAugment
 from contune.data.augment.crop_flip import CropFlip, ResizeOnly
 from contune.data.augment.policy import Params, Policy
 from contune.data.augment.simaugment import SimAugment
+from contune.device import HAS_TRITON, interprets_triton
 from contune.errors import UserError
-from contune.machine import HAS_TRITON, interprets_triton
 
 KERNELS: dict[type, str] = {
     ResizeOnly: "crop_flip",

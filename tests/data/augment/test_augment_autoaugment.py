@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from contune._vision import torchvision
 from contune.data.augment import build_policy
 from contune.data.augment.autoaugment import AutoAugment, autoaugment_levels, choose_steps
 from contune.data.augment.subpolicies import SUB_POLICIES, Op, magnitude_of
+from contune.device import torchvision
 
 REFERENCE: Any = torchvision.transforms.AutoAugment(torchvision.transforms.AutoAugmentPolicy.CIFAR10)
 apply_op = torchvision.transforms.autoaugment._apply_op

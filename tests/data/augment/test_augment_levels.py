@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from contune._vision import torchvision
 from contune.data.augment.autoaugment import autoaugment_levels
 from contune.data.augment.geometry import crop_flip
 from contune.data.augment.lookup import histogram
 from contune.data.augment.resample import resize
 from contune.data.augment.subpolicies import Op
+from contune.device import torchvision
 
 TF = torchvision.transforms.functional
 NEAREST = torchvision.transforms.InterpolationMode.NEAREST

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from contune._vision import torchvision
 from contune.data.augment import POLICIES, build_policy, policy_options, slice_params
 from contune.data.augment.digits import inverse_affine
 from contune.data.augment.geometry import sample_affine
+from contune.device import torchvision
 from contune.errors import UserError
 
 RANDOM_POLICIES = [name for name in POLICIES if name != "none"]

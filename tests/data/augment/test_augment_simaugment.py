@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from contune._vision import torchvision
 from contune.data.augment import build_policy
 from contune.data.augment.blur import blur_radius, gaussian_blur
 from contune.data.augment.color import (
@@ -22,6 +21,7 @@ from contune.data.augment.color import (
 from contune.data.augment.policy import Params
 from contune.data.augment.resample import crop_boxes, draw_crop, resized_crop
 from contune.data.augment.simaugment import SimAugment
+from contune.device import torchvision
 
 TF = torchvision.transforms.functional
 MODES: dict[str, Any] = {

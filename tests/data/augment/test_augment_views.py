@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from contune._vision import torchvision
 from contune.data.augment import Augmenter, Params, build_policy, eval_transform, normalise, slice_params
 from contune.data.augment.policy import Policy
+from contune.device import torchvision
 
 MEAN, STD = (0.49, 0.48, 0.44), (0.2, 0.19, 0.21)
 
