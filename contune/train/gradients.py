@@ -1,13 +1,9 @@
 """The paper's gradient responses while a method trains: measured at log points, outside the step."""
 
-import torch
 from torch import Tensor
 
-from contune import distributed
-from contune.analysis.gradients.anchors import BLOCK_PAIRS, Anchors
-from contune.analysis.gradients.responses import ratios, sums_and_counts
 from contune.kernels.problem import Knobs
-from contune.losses.checks import embeddings
+from contune.losses.responses import logged_responses
 from contune.methods import Method, Output
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
@@ -18,7 +14,7 @@ LOGGED = (
 
 
 class GradientRecorder:
-    """Keeps what the last step compared, and on demand takes its mean responses; `analysis.gradients` says which."""
+    """Keeps what the last step compared, and on demand takes its mean responses; `losses.responses` says which."""
 
     def __init__(self, knobs: Knobs, *, beside_supcon: bool) -> None:
         self.knobs, self.beside_supcon = knobs, beside_supcon
@@ -27,25 +23,17 @@ class GradientRecorder:
     def keep(self, output: Output) -> None:
         self.compared = output.state
 
-    @torch.no_grad()
     def read(self) -> dict[str, Tensor]:
-        """Of the whole batch, this process's rows as anchors; the host does not wait for them.
-
-        Where that is more than 4 million pairs (2,048 embeddings) it is evenly spaced anchors against all candidates.
-        """
-        z_ND, groups_N = embeddings(self.compared["z_ND"], normalize=True), self.compared["groups_N"]
-        anchors = Anchors(
-            x_RD=z_ND,
-            y_CD=distributed.gather(z_ND),
-            labels_R=groups_N,
-            labels_C=distributed.gather(groups_N),
-            own_R=torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND),
+        """Responses of the last step; the host does not wait for the device."""
+        return logged_responses(
+            self.compared["z_ND"],
+            self.compared["groups_N"],
+            temperature=self.knobs.temperature,
+            k1=self.knobs.k1,
+            k2=self.knobs.k2,
+            variant=self.knobs.variant,
+            supcon=self.beside_supcon,
         )
-        anchors = anchors.thinned(BLOCK_PAIRS)
-        totals = sums_and_counts(anchors, self.knobs, split=None, beside_supcon=self.beside_supcon)
-        names = [name for name in LOGGED if name in totals]
-        over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
-        return ratios(dict(zip(names, over_ranks_K2, strict=True)))
 
 
 def recorder_for(method: Method) -> GradientRecorder | None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from contune.analysis.gradients import responses
+from contune.losses.responses import responses
 from contune.tune.trial import Values, rounded
 
 PUSH_LEFT = 0.9

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from contune.analysis.gradients import responses
+from contune.losses.responses import responses
 from contune.tune.advise import HIGHEST_K1, PUSH_LEFT, Moment, advise
 
 

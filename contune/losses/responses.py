@@ -1,0 +1,318 @@
+"""The paper's gradient responses: how strongly positives pull an anchor and negatives push it (lemmas 1 and 2).
+
+Training logs them (`logged_responses`), `contune tune` and `contune analyze` compare k1 and k2 with them (`responses`).
+`coefficients` returns every term as an (N, N) matrix.
+
+Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K pairs.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from contune import distributed
+from contune.errors import UserError
+from contune.losses.checks import check_not_negative, check_positive, check_tensors, embeddings
+from contune.losses.contrastive import check_variant
+from contune.losses.pairs import Batch
+
+BLOCK_PAIRS = 2**22
+"""Pairs held in memory at a time: a whole batch of 2,048 embeddings."""
+HARD_SHARE = 0.25
+SUPCON = "supcon_"
+"""Prefix of SupCon's responses on the same embeddings."""
+
+
+class Coefficients(NamedTuple):
+    """The terms of equation 11 for each pair; 0 where a pair has no such term."""
+
+    X_RC: Tensor
+    """1 / |P(i)| for a positive (equation 12)."""
+    P_RC: Tensor
+    """exp(s_ip / τ) / D for a positive (equation 13)."""
+    Y_RC: Tensor
+    """τ k1 exp(-s_ip) / D for a positive (equation 14)."""
+    N_RC: Tensor
+    """P_in = k2 exp(s_in / τ) / D for a negative (equation 15)."""
+
+    @property
+    def positive_RC(self) -> Tensor:
+        """Signed: a positive below 0 is pulled, above 0 it is pushed away."""
+        return self.P_RC - self.X_RC - self.Y_RC
+
+    @property
+    def signed_RC(self) -> Tensor:
+        """c_ij of dL_i/dz_i = (1/τ) Σ_j c_ij z_j."""
+        return self.positive_RC + self.N_RC
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairBlock:
+    """Some anchors with all their candidates. Anchors without a positive have no pairs."""
+
+    temperature: float
+    sim_RC: Tensor
+    weights_RC: Tensor
+    """Above 0 for positives, 0 elsewhere."""
+    positive_RC: Tensor
+    negative_RC: Tensor
+    log_pos_R: Tensor
+    """log Σ_p exp(s_ip / τ) over positives, -∞ without any."""
+    log_pull_R: Tensor
+    """log Σ_p exp(-s_ip) over positives."""
+    log_neg_R: Tensor
+    """log Σ_n exp(s_in / τ) over negatives."""
+
+    def coefficients(self, k1: float, k2: float, variant: str = "out") -> Coefficients:
+        """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+        logits_RC, positive_RC, negative_RC = self.sim_RC / self.temperature, self.positive_RC, self.negative_RC
+        log_k1, log_k2 = (math.log(k) if k > 0 else -math.inf for k in (k1, k2))
+        log_D_R = torch.logaddexp(self.log_pos_R, self.log_neg_R + log_k2)
+        log_D_R = torch.logaddexp(log_D_R, self.log_pull_R + log_k1)
+        log_D_R1 = log_D_R.masked_fill(self.log_pos_R == -math.inf, 0.0)[:, None]
+        weights_RC = self.weights_RC
+        if variant == "in":
+            highest_R1 = logits_RC.where(positive_RC, -torch.inf).amax(dim=1, keepdim=True)
+            weights_RC = weights_RC * (logits_RC - highest_R1).exp().where(positive_RC, 0.0)
+        # Clamping to the smallest positive number keeps rows without a positive at 0.
+        total_R1 = weights_RC.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights_RC.dtype).tiny)
+        return Coefficients(
+            X_RC=weights_RC / total_R1,
+            P_RC=(logits_RC - log_D_R1).exp().where(positive_RC, 0.0),
+            Y_RC=(log_k1 - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0) * self.temperature,
+            N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
+        )
+
+    def thresholds(self, hard: float) -> list[Tensor]:
+        """Similarities below and above which a share `hard` of all positives lies, then of all negatives."""
+        found = []
+        for mask_RC in (self.positive_RC, self.negative_RC):
+            sim_K = self.sim_RC[mask_RC].sort().values
+            num = math.ceil(hard * len(sim_K))
+            found += [sim_K[num - 1], sim_K[-num]] if num else [sim_K.new_zeros(())] * 2
+        return found
+
+    def kinds(self, thresholds: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
+        """Masks of positive and negative pairs and, with `thresholds`, of the hard and easy ones among them."""
+        masks = {"positive": self.positive_RC, "negative": self.negative_RC}
+        if thresholds is not None:
+            low_positive, high_positive, low_negative, high_negative = thresholds
+            masks["hard_positive"] = self.positive_RC & (self.sim_RC <= low_positive)
+            masks["easy_positive"] = self.positive_RC & (self.sim_RC >= high_positive)
+            masks["hard_negative"] = self.negative_RC & (self.sim_RC >= high_negative)
+            masks["easy_negative"] = self.negative_RC & (self.sim_RC <= low_negative)
+        return masks
+
+
+def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor, temperature: float) -> PairBlock:
+    """Compare anchors x with candidates y. Anchor i itself is candidate own_R[i] and no pair."""
+    sim_RC = x_RD @ y_CD.T
+    other_RC = own_R[:, None] != torch.arange(len(y_CD), device=sim_RC.device)
+    weights_RC = weights_RC.to(sim_RC.dtype) * other_RC
+    positive_RC = weights_RC > 0
+    negative_RC = ~positive_RC & other_RC & positive_RC.any(dim=1, keepdim=True)
+    logits_RC = sim_RC / temperature
+    return PairBlock(
+        temperature=temperature,
+        sim_RC=sim_RC,
+        weights_RC=weights_RC,
+        positive_RC=positive_RC,
+        negative_RC=negative_RC,
+        log_pos_R=logits_RC.masked_fill(~positive_RC, -math.inf).logsumexp(dim=1),
+        log_pull_R=(-sim_RC).masked_fill(~positive_RC, -math.inf).logsumexp(dim=1),
+        log_neg_R=logits_RC.masked_fill(~negative_RC, -math.inf).logsumexp(dim=1),
+    )
+
+
+@torch.no_grad()
+def coefficients(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    temperature: float = 0.1,
+    k1: float = 5000.0,
+    k2: float = 1.0,
+    variant: str = "out",
+    normalize: bool = True,
+) -> Coefficients:
+    """Lemma 2 of the paper (equations 11 to 15), each term as an (N, N) matrix; arguments as in `tcl_loss`.
+
+        for each anchor i that has a positive:
+            D = Σ_p exp(s_ip / τ) + k1 Σ_p exp(-s_ip) + k2 Σ_n exp(s_in / τ)
+            for each positive p: X_ip = 1 / |P(i)|; P_ip = exp(s_ip / τ) / D; Y_ip = τ k1 exp(-s_ip) / D
+            for each negative n: P_in = k2 exp(s_in / τ) / D
+            dL_i/dz_i = (1/τ) (Σ_p (P_ip - X_ip - Y_ip) z_p + Σ_n P_in z_n)
+
+    With k1 = 0 and k2 = 1 this is lemma 1 (equations 3 to 6), SupCon's. In the mean over A anchors that have a
+    positive, z_j is both anchor and candidate, so its gradient is (1 / τA) Σ_i (c_ji + c_ij) z_i.
+
+    All terms of an anchor without a positive are 0. With weights as `positives`, X_ip is the weight's share. For
+    `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
+    """
+    check_variant(variant)
+    blocks = _Blocks(z, labels, positives, temperature, k1, k2, normalize)
+    return blocks[0 : len(z)].coefficients(k1, k2, variant)
+
+
+@torch.no_grad()
+def responses(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    temperature: float = 0.1,
+    k1: float = 5000.0,
+    k2: float = 1.0,
+    normalize: bool = True,
+    hard: float | None = HARD_SHARE,
+) -> dict[str, Tensor]:
+    """Mean gradient responses of TCL, and of SupCon on the same embeddings.
+
+        for each anchor i that has a positive, with the terms of lemma 2 (see `coefficients`):
+            positive_i = mean over its positives p of |X_ip - P_ip + Y_ip|     (the two sides of equation 16)
+            negative_i = mean over its negatives n of P_in
+        positive_gradient = mean over anchors of positive_i; negative_gradient of negative_i
+
+    Args: as in `tcl_loss`, and
+        hard: the hard positives are this share of the batch's positive pairs, those of the lowest similarity; the
+            easy ones are those of the highest. For negatives it is the other way round. None leaves both out. The
+            paper calls a positive hard near similarity 0 and easy near 1; quarters exist at any time of training.
+
+    Returns scalars on the device. For TCL, and with the prefix `supcon_` for SupCon:
+        positive_gradient, negative_gradient: the paper's mean responses, as above.
+        hard_positive_gradient, easy_positive_gradient, hard_negative_gradient, easy_negative_gradient: the same over
+            these pairs only, and over the anchors that have any.
+        pushed_away_share: the share of positive pairs whose coefficient has a negative's sign (P_ip > X_ip + Y_ip).
+    and for the two losses together
+        theorem1_share, hard_theorem1_share: the share of all (of hard) positive pairs for which TCL's response is
+            larger than SupCon's: |X - P + Y| > |X - P|, theorem 1, equation 16. It holds where X >= P. Where P > X, for
+            positives that SupCon pushes away, it can fail. A low similarity does not imply X >= P: with s = 0 and
+            X = 0.5, P is close to 1 if the anchor's other positive and its negatives are less similar still.
+
+    A mean over nothing is 0. At most 4 million pairs are in memory at a time. In larger batches evenly spaced anchors
+    decide which similarities are hard and easy.
+    """
+    if hard is not None and not 0 < hard <= 0.5:
+        raise UserError(f"hard must be a share above 0 and at most 0.5, got {hard:g}; 0.25 is the hardest quarter")
+    blocks, num = _Blocks(z, labels, positives, temperature, k1, k2, normalize), len(z)
+    thresholds = None if hard is None else blocks[:: anchor_step(num, num)].thresholds(hard)
+    size = max(1, BLOCK_PAIRS // max(1, num))
+    totals: dict[str, Tensor] = {}
+    for start in range(0, max(1, num), size):
+        block = blocks[start : start + size]
+        for name, total in response_sums(block, block.kinds(thresholds), k1, k2).items():
+            totals[name] = totals[name] + total if name in totals else total
+    return means(totals)
+
+
+@torch.no_grad()
+def logged_responses(
+    z_ND: Tensor, groups_N: Tensor, *, temperature: float, k1: float, k2: float, variant: str, supcon: bool
+) -> dict[str, Tensor]:
+    """What training logs of a batch: `responses` of the global batch, with this process's rows as anchors.
+
+    Members of one group are positives. The host never waits for the device. Beyond 4 million pairs (2,048 embeddings)
+    the anchors are evenly spaced rows against all candidates. `supcon` adds SupCon's responses and theorem 1.
+    """
+    z_ND = embeddings(z_ND, normalize=True)
+    y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)
+    rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
+    own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
+    block = pair_block(z_ND[rows], y_CD, groups_N[rows, None] == groups_C, own_N[rows], temperature)
+    totals = response_sums(block, block.kinds(), k1, k2, variant, supcon=supcon)
+    names = [name for name in totals if not name.endswith("pushed_away_share")]
+    over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
+    return means(dict(zip(names, over_ranks_K2, strict=True)))
+
+
+def anchor_step(num_anchors: int, num_candidates: int) -> int:
+    """Every how manieth anchor to take, so that they have about BLOCK_PAIRS pairs."""
+    return max(1, math.ceil(num_anchors * num_candidates / BLOCK_PAIRS))
+
+
+def means(totals: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Sums divided by counts; 0 where the count is 0."""
+    return {name: total[0] / total[1].clamp(min=1) for name, total in totals.items()}
+
+
+def response_sums(
+    block: PairBlock, kinds: dict[str, Tensor], k1: float, k2: float, variant: str = "out", *, supcon: bool = True
+) -> dict[str, Tensor]:
+    """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs."""
+    totals: dict[str, Tensor] = {}
+
+    def add(name: str, values_RC: Tensor, pairs_RC: Tensor) -> None:
+        if name.endswith("_share"):
+            totals[name] = torch.stack([(values_RC * pairs_RC).sum(), pairs_RC.sum()]).to(block.sim_RC.dtype)
+            return
+        counts_R = pairs_RC.sum(dim=1)
+        means_R = (values_RC * pairs_RC).sum(dim=1) / counts_R.clamp(min=1)
+        totals[name] = torch.stack([means_R.sum(), (counts_R > 0).sum()])
+
+    tuned = block.coefficients(k1, k2, variant)
+    plain = block.coefficients(0.0, 1.0) if supcon else None
+    for prefix, terms in (("", tuned), (SUPCON, plain)):
+        if terms is not None:
+            signed_RC = terms.positive_RC
+            for kind, pairs_RC in kinds.items():
+                add(f"{prefix}{kind}_gradient", signed_RC.abs() if "positive" in kind else terms.N_RC, pairs_RC)
+            add(f"{prefix}pushed_away_share", signed_RC > 0, kinds["positive"])
+    if plain is not None:
+        holds_RC = theorem_1_holds(block, k2, tuned, plain)
+        for prefix in ("", "hard_"):
+            if f"{prefix}positive" in kinds:
+                add(f"{prefix}theorem1_share", holds_RC, kinds[f"{prefix}positive"])
+    return totals
+
+
+def theorem_1_holds(block: PairBlock, k2: float, tuned: Coefficients, plain: Coefficients) -> Tensor:
+    """For which positives |X - P^t + Y^t| > |X - P^s| (equation 16), t for TCL and s for SupCon.
+
+    |a| > |b| exactly where a - b and a + b have the same sign. For a small k1, rounding would lose the difference
+    a - b = (P^s - P^t) + Y^t. So it is computed from what k1 and k2 add to D.
+    """
+    pull_share_R1 = tuned.Y_RC.sum(dim=1, keepdim=True) / block.temperature
+    negative_share_R1 = plain.N_RC.sum(dim=1, keepdim=True)
+    gain_RC = plain.P_RC * pull_share_R1 + (k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
+    both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
+    return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)
+
+
+class _Blocks:
+    """Embeddings that are each other's candidates, checked as the losses check them; a slice gives its anchors."""
+
+    def __init__(
+        self,
+        z: Tensor,
+        labels: Tensor | None,
+        positives: Tensor | None,
+        temperature: float,
+        k1: float,
+        k2: float,
+        normalize: bool,
+    ) -> None:
+        check_positive("temperature", temperature)
+        check_not_negative("k1", k1)
+        check_not_negative("k2", k2)
+        check_tensors(embeddings=z)
+        self.temperature = temperature
+        self.z_ND = embeddings(z.detach(), normalize=normalize)
+        batch = Batch(z, labels, positives)
+        batch.check()
+        self.labels_N = None if labels is None else labels.to(z.device)
+        self.weights_NN = None if positives is None else batch.weights(self.z_ND.dtype)
+        self.own_N = torch.arange(len(z), device=z.device)
+
+    def __getitem__(self, rows: slice) -> PairBlock:
+        if self.labels_N is None:
+            assert self.weights_NN is not None
+            weights_RC = self.weights_NN[rows]
+        else:
+            weights_RC = self.labels_N[rows, None] == self.labels_N
+        with torch.autocast(self.z_ND.device.type, enabled=False):
+            return pair_block(self.z_ND[rows], self.z_ND, weights_RC, self.own_N[rows], self.temperature)
