@@ -7,11 +7,11 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from contune.analysis.statistics import Spread
 from contune.config import Config
 from contune.experiments.gather import meaning_of
 from contune.recipes.reported import Setting, paper_settings
 from contune.recipes.ssl import ROWS
+from contune.report.statistics import Spread
 
 START, END = "<!-- results: made by `make docs` -->", "<!-- end of results -->"
 METHODS = {"tcl": "TCL", "supcon": "SupCon", "cross-entropy": "cross-entropy"}

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.analysis.page import escape, lead, missing, section
-from contune.analysis.svg import inline_svg, svg_text
+from contune.report.style import inline_svg, svg_text
 
 MAX_POINTS = 400
 FEW_POINTS = 12

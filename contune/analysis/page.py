@@ -55,7 +55,7 @@ def shorten_path(path: str, length: int) -> str:
 
 
 def page(kind: Kind, title: str, body: str) -> str:
-    style = resources.files("contune.analysis").joinpath("report.css").read_text(encoding="utf-8")
+    style = resources.files("contune.report").joinpath("report.css").read_text(encoding="utf-8")
     return _PAGE.substitute(title=escape(title), generator=_GENERATOR.format(kind=kind), style=style, body=body)
 
 

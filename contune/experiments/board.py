@@ -5,9 +5,7 @@ from pathlib import Path
 
 import matplotlib
 
-from contune.analysis.colours import PAGE_COLOURS
 from contune.analysis.page import escape, page
-from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
 from contune.experiments import place
 from contune.experiments.availability import absent_data
@@ -19,6 +17,7 @@ from contune.experiments.plan import jobs
 from contune.experiments.style import STYLE
 from contune.experiments.table import Table, to_html, to_latex, to_markdown
 from contune.files import whole_file, write_whole
+from contune.report.style import PAGE_COLORS, inline_svg, svg_text
 from contune.run import RunFolder
 from contune.train.many import Job, check_parallel, run_many
 from contune.train.signals import Stopped
@@ -100,7 +99,7 @@ def draw(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> N
 
 
 def _page(table: Table, outcomes: Sequence[Outcome], svg: str) -> str:
-    drawing = inline_svg(svg, f"{escape(table.title)}: the table below as a drawing", PAGE_COLOURS)
+    drawing = inline_svg(svg, f"{escape(table.title)}: the table below as a drawing", PAGE_COLORS)
     results = [result for outcome in outcomes for result in outcome.results]
     facts = [escape(", ".join(values_of(results, key))) for key in ("data", "encoder", "hardware") if results]
     body = f"""<header>

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
 from contune.experiments.outcome import Outcome
 from contune.experiments.style import STYLE, TITLE, WIDTH, marker_size, quiet, title_and_legend
+from contune.report.style import BLUE, INK, LINE, MUTED, VERMILLION
 
 ROW_HEIGHT, HEAD, FOOT = 0.36, 0.7, 0.55
 """Inches; the head is the legend and the names of columns."""
@@ -29,7 +29,7 @@ class Mark(NamedTuple):
 
 
 LINEAR_MARK = Mark("linear probe", "o", BLUE, 0.16, measure="linear")
-KNN_MARK = Mark("kNN", "D", ORANGE, -0.16, measure="knn")
+KNN_MARK = Mark("kNN", "D", VERMILLION, -0.16, measure="knn")
 _OTHERS = (("s", 0.16), ("^", -0.16))
 """Marks of what others report, of whom there are two at most, and their offsets."""
 

@@ -7,7 +7,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from contune.analysis.colours import INK, LINE, MUTED
 from contune.experiments.curve import curve
 from contune.experiments.grid import reported
 from contune.experiments.outcome import TOP1, Outcome
@@ -26,6 +25,7 @@ from contune.experiments.response_panels import (
 )
 from contune.experiments.responses import POSITIVE
 from contune.experiments.style import STYLE, SUPCON, TCL, Mark, limits, papers, put, quiet, title_and_legend
+from contune.report.style import INK, LINE, MUTED
 
 ACCURACY = 2.0
 """Inches: the height of the panel below."""

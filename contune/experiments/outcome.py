@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contune.analysis.statistics import PairedDifference, Spread, paired
 from contune.experiments.plan import PIXELS, Row
+from contune.report.statistics import PairedDifference, Spread, paired
 from contune.train.collapse import COLLAPSED_RANK
 
 Result = dict[str, Any]

@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from contune.analysis.colours import INK, LINE, MUTED
 from contune.experiments.grid import Grid, by_place, names_of, reported
 from contune.experiments.outcome import TOP1, Outcome
 from contune.experiments.style import MARKS, STYLE, TITLE, WIDTH, limits, ours, papers, put, quiet, title_and_legend
+from contune.report.style import INK, LINE, MUTED
 
 ROW_HEIGHT, HEAD, FOOT, LEFT, RIGHT, GAP = 0.42, 0.75, 0.6, 1.15, 0.2, 0.3
 """Inches."""

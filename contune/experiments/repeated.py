@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from contune.analysis.statistics import PairedDifference
 from contune.experiments.facts import NOTHING, notes
 from contune.experiments.grid import accuracy_cell, signed
 from contune.experiments.outcome import FAST, KNN, TOP1, Outcome, are_measured_apart
 from contune.experiments.plan import PAPER
 from contune.experiments.table import Cell, Table
+from contune.report.statistics import PairedDifference
 
 P_VALUE = "p"
 TITLES = {TOP1: "top-1 %", FAST: "fast probe %", KNN: "kNN %"}

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from contune.analysis.colours import INK, MUTED
 from contune.experiments.curve import curve
 from contune.experiments.outcome import Outcome
 from contune.experiments.style import TITLE, WIDTH, quiet
+from contune.report.style import INK, MUTED
 
 PANEL, HEAD, FOOT = 2.7, 0.55, 0.6
 """Inches: the height of a panel, of the legend above, and of what is below."""

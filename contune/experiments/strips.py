@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from contune.analysis.colours import INK, LINE, MUTED
 from contune.experiments.outcome import FAST, TOP1, Outcome, are_measured_apart
 from contune.experiments.plan import PAPER
 from contune.experiments.style import (
@@ -24,6 +23,7 @@ from contune.experiments.style import (
     quiet,
     title_and_legend,
 )
+from contune.report.style import INK, LINE, MUTED
 
 ROW_HEIGHT, HEAD, FOOT = 0.55, 0.6, 0.6
 RUNS, DIFFERENCES = (0.145, 0.36), (0.73, 0.245)

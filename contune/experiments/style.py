@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
+from contune.report.style import BLUE, INK, LINE, MUTED, VERMILLION
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 
 CROSS_ENTROPY, SUPCON, TCL = "Cross-entropy", "SupCon", "TCL"
-MARKS = {CROSS_ENTROPY: Mark("^", MUTED), SUPCON: Mark("D", ORANGE), TCL: Mark("o", BLUE)}
+MARKS = {CROSS_ENTROPY: Mark("^", MUTED), SUPCON: Mark("D", VERMILLION), TCL: Mark("o", BLUE)}
 
 
 def marker_size(marker: str) -> float:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from contune.analysis.colours import INK
+from contune.report.style import INK
 
 POINTS_PER_INCH = 72
 NEAR = 10.0

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from contune.analysis.wording import wilson_interval
 from contune.console import plural
 from contune.files import write_whole
+from contune.report.statistics import wilson_interval
 from contune.tune.plot import draw_trials
 from contune.tune.trial import Trial, plain, rank
 from contune.tune.tuning import Outcome

@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import ttest_rel  # type: ignore[import-untyped]
 
-from contune.analysis.statistics import Spread, paired
+from contune.report.statistics import Spread, paired
 
 
 def test_the_interval_is_that_of_a_table_of_students_t() -> None:

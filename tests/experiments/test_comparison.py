@@ -6,12 +6,12 @@ import pytest
 from made_up import PIXELS_KNN, PIXELS_LINEAR, made_up_result
 from matplotlib.text import Text
 
-from contune.analysis.statistics import Spread
 from contune.experiments.comparison import comparison
 from contune.experiments.dots import dots
 from contune.experiments.outcome import Outcome
 from contune.experiments.plan import PIXELS, Row
 from contune.experiments.table import Table
+from contune.report.statistics import Spread
 
 GOOD = Row(title="Good", recipe="digits-simclr", beside={"paper": 70.9, "library": 70.0})
 BETTER = Row(title="Better", recipe="digits-tcl-ssl", beside={"library": 71.25})

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from contune.analysis.comparison.runs import Group, Run
 from contune.analysis.curves import MAX_POINTS, PERCENT, TITLES, dots_of, number, x_ticks
 from contune.analysis.page import escape, lead, missing, section
-from contune.analysis.svg import inline_svg, svg_text
+from contune.report.style import inline_svg, svg_text
 
 _LEFT_OUT = ("step", "epoch", "lr", "views_per_second")
 _FIRST = ("loss", "knn_top1", "online_top1", "train_top1", "positive_gradient", "negative_gradient")

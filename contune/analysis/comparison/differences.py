@@ -7,7 +7,7 @@ from contune.analysis.comparison.measures import NOTHING, TITLES, measures
 from contune.analysis.comparison.pairing import note, shares_course
 from contune.analysis.comparison.runs import Group
 from contune.analysis.page import escape, lead, missing, section
-from contune.analysis.statistics import PairedDifference, paired
+from contune.report.statistics import PairedDifference, paired
 
 MOST_PAIRS = 15
 

@@ -6,8 +6,8 @@ from typing import Any
 from contune.analysis.comparison.measures import JUDGED_MEANS, NOTHING, TITLES, measures, not_alike
 from contune.analysis.comparison.runs import JUDGED, SEED, Group, different_settings
 from contune.analysis.page import escape, lead, missing, section
-from contune.analysis.statistics import Spread
 from contune.analysis.wording import duration
+from contune.report.statistics import Spread
 
 
 def accuracies(groups: Sequence[Group]) -> str:

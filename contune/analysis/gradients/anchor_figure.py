@@ -8,9 +8,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from contune.analysis.colours import INK, LINE, MUTED, PAPER
 from contune.analysis.gradients.figure import title_of
 from contune.analysis.gradients.style import LOSSES, NAMES, STYLE, handle, legend, quiet
+from contune.report.style import INK, LINE, MUTED, PAPER
 
 _LOOKS = {loss: (colour, marker) for loss, colour, marker, _ in LOSSES}
 _TERMS = (

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from contune.analysis.colours import BLUE, MUTED, ORANGE
 from contune.analysis.gradients.style import LOSSES, NAMES, STYLE, Dashes, handle, legend, quiet
 from contune.console import plural
+from contune.report.style import BLUE, MUTED, VERMILLION
 
 KINDS: tuple[tuple[str, Dashes], ...] = (("hard", "-"), ("easy", "--"))
 
@@ -81,8 +81,8 @@ def _by_knob(axes: Axes, found: dict[str, Any], sign: str, knob: str) -> None:
         name = f"{kind}_{sign}_gradient"
         axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=BLUE, linestyle=dashes,
                   linewidth=1.8, marker="o", markersize=3.5)  # fmt: skip
-        axes.axhline(found["supcon"][name], color=ORANGE, linestyle=dashes, linewidth=1.5)
-        handles += [handle(BLUE, dashes, "o", f"TCL, {kind}"), handle(ORANGE, dashes, "", f"SupCon, {kind}")]
+        axes.axhline(found["supcon"][name], color=VERMILLION, linestyle=dashes, linewidth=1.5)
+        handles += [handle(BLUE, dashes, "o", f"TCL, {kind}"), handle(VERMILLION, dashes, "", f"SupCon, {kind}")]
     if knob == "k1":
         axes.set_xscale("symlog", linthresh=1.0)
         axes.set_xlim(-0.2, 1.8 * max(1.0, *(line[knob] for line in lines)))

@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from contune.analysis.colours import BLUE, INK, LINE, MUTED, ORANGE
+from contune.report.style import BLUE, INK, LINE, MUTED, VERMILLION
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "contune gradients", "font.family": "sans-serif", "font.size": 10,
     "text.color": INK, "axes.labelcolor": MUTED, "path.simplify": False,
     "text.parse_math": False,
 }  # fmt: skip
-LOSSES = (("supcon", ORANGE, "D", 3.2), ("tcl", BLUE, "o", 1.5))
+LOSSES = (("supcon", VERMILLION, "D", 3.2), ("tcl", BLUE, "o", 1.5))
 """With their widths: where the two are the same, SupCon's shows on both sides of TCL's."""
 NAMES = {"tcl": "TCL", "supcon": "SupCon"}
 Dashes = Literal["-", "--"]

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from contune.analysis.colours import PAGE_COLOURS
 from contune.analysis.gradients.anchor_figure import draw_anchors
 from contune.analysis.gradients.figure import draw
 from contune.analysis.gradients.page import analysis_page
 from contune.analysis.gradients.style import STYLE
-from contune.analysis.svg import inline_svg, svg_text
 from contune.errors import UserError
 from contune.files import unwritable, whole_file, write_whole
+from contune.report.style import PAGE_COLORS, inline_svg, svg_text
 from contune.run import RunFolder
 
 NUMBERS_FILE, ANCHORS_FILE, PAGE_FILE = "gradients.json", "gradients-anchors.parquet", "gradients.html"
@@ -86,4 +85,4 @@ def _write_drawing(figure: Figure, path: Path, description: str) -> str:
         write_whole(path.with_suffix(".svg"), svg_text(figure, transparent=False))
         with whole_file(path.with_suffix(".png")) as part:
             figure.savefig(part, format="png", dpi=DPI)
-        return inline_svg(svg_text(figure), description, PAGE_COLOURS)
+        return inline_svg(svg_text(figure), description, PAGE_COLORS)

@@ -1,0 +1,1 @@
+"""What a person looks at: the report of a run, the comparison of several, and the style of every plot."""

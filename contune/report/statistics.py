@@ -1,0 +1,71 @@
+"""Confidence intervals and paired tests over a few runs."""
+
+from collections.abc import Sequence
+from math import sqrt
+from statistics import mean, stdev
+from typing import NamedTuple
+
+CONFIDENCE = 0.95
+
+
+class Spread(NamedTuple):
+    """A mean and half of its 95 % confidence interval, None for a single value."""
+
+    mean: float
+    half: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """With an interval by Student's t, which is wide for few values."""
+        return cls(mean(values), half_interval(values))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
+
+
+class PairedDifference(NamedTuple):
+    """The mean difference of pairs of runs that share everything else, such as the seed."""
+
+    mean: float
+    half: float | None
+    """Half of its 95 % confidence interval, None for a single pair."""
+    p: float | None
+    """The two-sided p-value of the paired t-test, None for a single pair."""
+    num: int
+    """How many pairs."""
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f}" if self.half is None else f"{self.mean:+.2f} ± {self.half:.2f}"
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
+    """a − b over pairs a[i], b[i]; at least one pair.
+
+    If all differences are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
+    """
+    differences = [one - other for one, other in zip(a, b, strict=True)]
+    average, num = mean(differences), len(differences)
+    if num == 1:
+        return PairedDifference(average, None, None, num)
+    from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
+
+    error = stdev(differences) / sqrt(num)
+    p = 2 * float(t.sf(abs(average) / error, num - 1)) if error else float(average == 0)
+    return PairedDifference(average, half_interval(differences), p, num)
+
+
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half of the 95 % confidence interval of the mean, None for a single value."""
+    if len(values) == 1:
+        return None
+    from scipy.stats import t
+
+    return float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+
+
+def wilson_interval(percent: float, num: int) -> tuple[float, float]:
+    """The 95 % interval of a share of `num` images, in percent (Wilson 1927); valid at 0 and 100 too."""
+    z, p = 1.96, percent / 100
+    middle = (p + z**2 / (2 * num)) / (1 + z**2 / num)
+    half = z * sqrt(p * (1 - p) / num + z**2 / (4 * num**2)) / (1 + z**2 / num)
+    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)

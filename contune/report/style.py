@@ -1,0 +1,106 @@
+"""The one plot style: fixed color and marker per method, quiet axes, and drawings that follow a page's colors."""
+
+import re
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any, Literal, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
+"""Text, secondary text, grid and background."""
+BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9"
+"""Okabe and Ito's palette, which color-blind readers can tell apart."""
+PAGE_COLORS = {
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    LINE: "var(--line)",
+    PAPER: "var(--card)",
+    BLUE: "var(--accent)",
+    VERMILLION: "var(--warm)",
+}
+"""Colors of drawings that a page replaces by its own, which have a light and a dark form."""
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "contune",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.labelcolor": MUTED,
+    "path.simplify": False,
+}
+"""For `matplotlib.rc_context`."""
+
+
+class MethodStyle(NamedTuple):
+    """How a method is named and drawn in every figure. No two methods share both color and marker."""
+
+    title: str
+    color: str
+    marker: str
+
+
+METHOD_STYLES = {
+    "tcl": MethodStyle("TCL", BLUE, "o"),
+    "supcon": MethodStyle("SupCon", VERMILLION, "D"),
+    "cross-entropy": MethodStyle("Cross-entropy", GREEN, "^"),
+    "simclr": MethodStyle("SimCLR", ORANGE, "s"),
+    "sincere": MethodStyle("SINCERE", SKY, "X"),
+    "triplet": MethodStyle("Triplet", PURPLE, "v"),
+    "npair": MethodStyle("N-pair", MUTED, "P"),
+    "dino": MethodStyle("DINO", PURPLE, "o"),
+    "swav": MethodStyle("SwAV", GREEN, "D"),
+    "byol": MethodStyle("BYOL", SKY, "^"),
+    "simsiam": MethodStyle("SimSiam", ORANGE, "v"),
+    "moco-v2": MethodStyle("MoCo v2", VERMILLION, "P"),
+    "ressl": MethodStyle("ReSSL", BLUE, "X"),
+    "vicreg": MethodStyle("VICReg", PURPLE, "s"),
+    "barlow-twins": MethodStyle("Barlow Twins", GREEN, "P"),
+    "w-mse": MethodStyle("W-MSE", SKY, "v"),
+    "arb": MethodStyle("ARB", MUTED, "^"),
+}
+"""By the name of `method.name`, and the losses that are no method."""
+
+
+def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTED) -> None:
+    """No frame, no tick marks, and a light grid below the data."""
+    axes.tick_params(length=0, labelcolor=labelcolor, labelsize=9, pad=4)
+    axes.grid(axis=grid, color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_facecolor("none")
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def legend_handle(style: MethodStyle, label: str | None = None, linestyle: str = "none") -> Line2D:
+    """A method's marker in a legend, with a line if `linestyle` says so."""
+    return Line2D(
+        [], [], color=style.color, marker=style.marker, markersize=6, linestyle=linestyle, label=label or style.title
+    )
+
+
+def svg_text(figure: Figure, *, transparent: bool = True) -> str:
+    """The SVG document of a figure. Its bytes depend on the figure alone."""
+    out = StringIO()
+    no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(out, format="svg", transparent=transparent, metadata=no_metadata)
+    return out.getvalue()
+
+
+def inline_svg(svg: str, description: str, colors: Mapping[str, str] = PAGE_COLORS) -> str:
+    """An SVG document as an element of a page: sized by the page, with `colors` replaced.
+
+    `description` is HTML for the alternative text.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # ids repeat in every drawing and nothing refers to them
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would apply to the whole page
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for drawn, shown in colors.items():
+        svg = svg.replace(drawn, shown)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
