@@ -11,8 +11,7 @@ from command_line import PLAIN, contune, train
 from pictures import write_picture
 from site_pages import Snippet, command_lines, snippets
 
-from contune.cli import app
-from contune.cli.words import recipe_and_overrides
+from contune.cli import app, recipe_and_overrides
 from contune.config import Config
 from contune.experiments import find_experiment
 from contune.recipes import RECIPES, find_recipe

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from contune.cli.app import Debug, app
-from contune.cli.words import numbers_in, words_in
+from contune.cli import Debug, app, parse_ints
 
 bench = typer.Typer(help="Measure contune beside its peers.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
@@ -32,8 +31,8 @@ def bench_loss(
     from contune.bench.loss import run_loss_bench
 
     run_loss_bench(
-        sizes=numbers_in(sizes),
-        dims=numbers_in(dims),
+        sizes=parse_ints(sizes, "256,1024"),
+        dims=parse_ints(dims, "128,512"),
         device=device,
         dtype=dtype,
         seconds=seconds,
@@ -93,7 +92,7 @@ def bench_train(
 
     run_train_bench(
         encoders=words_in(encoders),
-        views=numbers_in(views),
+        views=parse_ints(views, "256,1024"),
         engines=words_in(engines),
         device=device,
         seconds=seconds,
@@ -130,3 +129,7 @@ def bench_methods(
         seconds=seconds,
         out=out,
     )
+
+
+def words_in(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]

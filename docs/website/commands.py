@@ -47,8 +47,8 @@ def _section(name: str, command: Any) -> str:
 
 
 def _help_and_examples(help_text: str) -> tuple[str, list[str]]:
-    """The paragraphs before `Examples:`, and the examples one by one."""
-    text, _, examples = help_text.partition("Examples:")
+    """The paragraphs before `Example:`, and the examples one by one."""
+    text, _, examples = help_text.partition("Example:")
     return text.strip(), re.findall(r"`([^`]+)`", examples)
 
 

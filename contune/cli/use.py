@@ -1,0 +1,231 @@
+"""`contune embed`, `search`, `predict` and `export`: what a trained encoder is for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contune.cli import USE, Debug, RunArgument, app
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from contune.data.broken import Broken
+    from contune.embedding.embeddings import Embedded
+
+Images = Annotated[
+    str,
+    typer.Argument(metavar="IMAGES", help="A folder, an image, or a parquet with images.", show_default=False),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Batch = Annotated[int, typer.Option(help="Images in a forward pass.")]
+OnBroken = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="The label column of a parquet.", show_default="found by its usual names")
+]
+Workers = Annotated[int | None, typer.Option(help="Images decoded at a time.", show_default="one per core")]
+
+MAX_ROWS = 20
+
+
+@app.command(rich_help_panel=USE)
+def embed(
+    run: RunArgument,
+    images: Images,
+    out: Annotated[Path, typer.Option(help="The parquet file: path, label, embedding.")] = Path("embeddings.parquet"),
+    dtype: Annotated[str, typer.Option(help="Type of the embeddings: float32 or float16.")] = "float32",
+    batch: Batch = 256,
+    device: Device = "auto",
+    broken: OnBroken = "skip",
+    workers: Workers = None,
+    label_column: LabelColumn = None,
+    debug: Debug = False,
+) -> None:
+    """Write the embedding of every image to a parquet file.
+
+    Example: `contune embed runs/digits photos/ --out photos.parquet`
+    """
+    from contune.console import progress, say
+    from contune.embedding.source import open_source
+    from contune.embedding.table import write_embeddings
+    from contune.files import check_out
+
+    source = open_source(images, label_column)
+    check_out(out, images, ending=".parquet")
+    _check_skipped(out)
+    with progress("embed", source.num, unit="images") as advance:
+        written = write_embeddings(
+            run,
+            source,
+            out,
+            kind=dtype,
+            batch=batch,
+            device=device,
+            broken=broken,
+            workers=workers,
+            advance=lambda done, total, per_second: advance(done, f"{per_second:,.0f} images/s"),
+        )
+    say(f"embeddings  {out}: {written.num:,} images × {written.num_features} numbers, {dtype}")
+    say(f"took        {written.seconds:.1f} s, {written.num / written.seconds:,.0f} images/s")
+    _say_skipped(written.broken, out)
+
+
+@app.command(rich_help_panel=USE)
+def search(
+    run: RunArgument,
+    images: Annotated[
+        str,
+        typer.Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False),
+    ],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="An image, or a folder of a few.", show_default=False)],
+    k: Annotated[int, typer.Option("-k", help="Number of images to find.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="An HTML page to show them on.")] = None,
+    device: Device = "auto",
+    workers: Workers = None,
+    debug: Debug = False,
+) -> None:
+    """Find the images most similar to another, by the cosine of their embeddings.
+
+    Example: `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
+    """
+    from functools import partial
+
+    from contune.analysis.page import is_page
+    from contune.console import printable, progress, say, show_table
+    from contune.embedding.nearest import search as find
+    from contune.embedding.search_page import write_search_page
+    from contune.embedding.table import num_images
+    from contune.files import check_like, check_out
+
+    if out is not None:
+        check_out(out, images, query, ending=".html")
+        check_like(out, partial(is_page, kind="search"))
+        _check_skipped(out)
+    num = 0
+    skipped: list[Broken] = []
+    with progress("search", num_images(images), unit="images") as advance:
+
+        def watch(part: "Embedded") -> None:
+            nonlocal num
+            num += len(part.paths)
+            skipped.extend(part.broken)
+            advance(num + len(skipped), "")
+
+        found = find(run, images, query, k=k, device=device, workers=workers, watch=watch)
+    for one in found:
+        rows = [(f"{hit.similarity:.4f}", hit.label or "", printable(hit.path)) for hit in one.hits]
+        say(f"like {printable(one.query)}:")
+        show_table(("cosine", "label", "image"), rows, numbers=("cosine",))
+    if out is not None:
+        write_search_page(out, found, run=str(run), images=images, num=num)
+        say(f"\npage        {out}")
+    _say_skipped(skipped, out)
+
+
+@app.command(rich_help_panel=USE)
+def predict(
+    run: RunArgument,
+    images: Images,
+    out: Annotated[Path | None, typer.Option(help="A .csv, .json or .parquet file.")] = None,
+    batch: Batch = 256,
+    device: Device = "auto",
+    broken: OnBroken = "skip",
+    workers: Workers = None,
+    label_column: LabelColumn = None,
+    debug: Debug = False,
+) -> None:
+    """Predict the class of every image, with the probability of each class.
+
+    Uses the classifier that cross-entropy trained, else the linear probe on the encoder.
+
+    Example: `contune predict runs/photos new-photos/ --out classes.csv`
+    """
+    from collections import Counter
+    from contextlib import nullcontext
+
+    from contune.console import printable, progress, say, show_table
+    from contune.data.broken import none_decoded
+    from contune.embedding.predictions import predict as classes_of
+    from contune.embedding.predictions_file import is_predictions, predictions_file
+    from contune.embedding.source import open_source
+    from contune.files import check_like, check_out
+
+    shown: list[tuple[str, str, str]] = []
+    counts: Counter[str] = Counter()
+    skipped: list[Broken] = []
+    source = open_source(images, label_column)
+    if out is not None:
+        check_out(out, images)
+        check_like(out, is_predictions)
+        _check_skipped(out)
+    parts = classes_of(run, source, batch=batch, device=device, broken=broken, workers=workers)
+    to_file = predictions_file(out) if out else nullcontext()
+    with progress("predict", source.num, unit="images") as advance, to_file as write:
+        for part in parts:
+            if write is not None:
+                write(part)
+            counts.update(part.classes)
+            skipped += part.broken
+            rows = zip(part.paths, part.classes, part.probabilities.max(axis=1, initial=0.0).tolist(), strict=True)
+            shown += [(printable(path), name, f"{p:.3f}") for path, name, p in rows][: MAX_ROWS - len(shown)]
+            advance(counts.total() + len(skipped), "")
+        if not counts:
+            raise none_decoded(skipped)
+    show_table(("image", "class", "probability"), shown, numbers=("probability",))
+    if counts.total() > len(shown):
+        say(f"and {counts.total() - len(shown):,} more{'' if out else '; --out classes.csv keeps them all'}")
+    say("\n" + ", ".join(f"{name} {num:,}" for name, num in counts.most_common(MAX_ROWS)))
+    if out is not None:
+        say(f"predictions  {out}")
+    _say_skipped(skipped, out)
+
+
+@app.command(rich_help_panel=USE)
+def export(
+    run: RunArgument,
+    to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
+    half: Annotated[bool, typer.Option("--half", help="For onnx: store weights in half precision.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
+
+    The export is loaded again and compared with the encoder of the run. If its features differ, it is removed.
+
+    Example: `contune export runs/digits --to timm`
+    """
+    from contune.console import say
+    from contune.export import export_run
+
+    exported = export_run(run, to, out, half=half)
+    say(f"wrote    {exported.folder}: {', '.join(exported.files)}")
+    say(f"checked  features as in the run, to {exported.deviation:.1e}")
+    say(f"use it   {exported.folder / 'README.md'}")
+
+
+def _check_skipped(out: Path) -> None:
+    """Fail before the work begins if the list of broken images could not be written next to `out`."""
+    from contune.data.broken_list import is_list
+    from contune.files import check_like
+
+    check_like(_skipped_file(out), is_list)
+
+
+def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
+    """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
+    from contune.console import say
+    from contune.data.broken_list import write_list
+
+    if out is not None and not broken:
+        _skipped_file(out).unlink(missing_ok=True)
+    if not broken:
+        return
+    where = f"such as {broken[0].name!r}, which {broken[0].reason}"
+    if out is not None:
+        write_list(_skipped_file(out), broken)
+        where += f"; {_skipped_file(out)} lists them"
+    say(f"left out    {len(broken):,} that cannot be decoded, {where}")
+
+
+def _skipped_file(out: Path) -> Path:
+    return out.with_name(f"{out.name}.skipped.json")
