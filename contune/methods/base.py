@@ -1,4 +1,9 @@
-"""What a method is: from the views of a batch to a loss, and nothing about optimizers, logging or ranks."""
+"""The method contract: `forward` turns the views of a batch into a loss, `after_step` updates what is not trained.
+
+A method knows nothing about optimizers, schedules, logging or ranks.
+
+Shapes: B images of this process, V views of each, N = V · B rows of the stacked views, D features.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,59 +14,59 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.errors import UserError
+from contune.kernels.lengths import lengths
 
 
 @dataclass
 class Output:
-    """What one forward pass of a method gives."""
+    """The result of one forward pass."""
 
     loss: Tensor
     features_ND: Tensor
-    """The encoder's features of all views stacked, detached: view 1 of the batch, view 2, …"""
+    """The encoder's features of all stacked views, detached: view 1 of the batch, then view 2, …"""
     metrics: dict[str, Tensor] = field(default_factory=dict)
-    """Scalars worth a curve, still on the device."""
+    """Scalars to log, still on the device."""
     state: dict[str, Tensor] = field(default_factory=dict)
-    """What is wanted of this forward pass after the step, detached: a compiled one cannot leave it on the method."""
+    """Detached tensors that `after_step` needs. A compiled forward pass cannot store them on the method."""
 
 
 @dataclass(frozen=True)
 class ParameterGroup:
-    """Parameters with a rate of their own."""
+    """Parameters that share a learning rate."""
 
     parameters: list[nn.Parameter]
     constant: bool = False
-    """Whether their rate stays at optim.lr, where that of the others follows the schedule."""
+    """Keep the rate at optim.lr instead of following the schedule."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """Where a method may be stuck: predictions that are the same for every image."""
+    """The loss of a method that predicts the same for every image: training may get stuck there."""
 
     loss: float
-    """What those cost."""
     advice: str
-    """Settings that get it away from there."""
+    """Settings that help to leave it."""
 
 
 class Method(nn.Module):
-    """The base of all methods. The fields of its `Settings` are what `method.*` sets on the command line."""
+    """The base of all methods. The fields of its `Settings` are the `method.*` settings of the command line."""
 
     @dataclass(kw_only=True)
     class Settings:
-        """The knobs of a method, with their defaults."""
+        """The settings of a method, with their defaults."""
 
         @property
         def needs_labels(self) -> bool:
-            """Whether training with these settings asks for labels."""
+            """Whether training with these settings needs labels."""
             return True
 
     settings: Settings
     epoch: Tensor
-    """How many epochs are done, with fractions: a number on the device, so that a recorded step sees it change."""
+    """Epochs completed, with fractions. It lives on the device, so that a captured CUDA graph sees it change."""
     share: Tensor
-    """How much of the training is done, 0 to 1, likewise."""
+    """Share of the training completed, 0 to 1, also on the device."""
     classifier: nn.Module | None
-    """From features to class scores, in a method that trains one with the encoder."""
+    """Features to class scores, in a method that trains a classifier with the encoder."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()
@@ -73,68 +78,78 @@ class Method(nn.Module):
         self.register_buffer("share", torch.zeros(()), persistent=False)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        """views: one (B, C, H, W) batch a view; labels_B: (B,) integers, or None without labels."""
-        raise AssertionError(f"{type(self).__name__} must define forward")
+        """views: one (B, C, H, W) batch per view; labels_B: (B,) integers, or None without labels."""
+        raise NotImplementedError
 
     def after_step(self, output: Output) -> None:
-        """Called after each optimizer step with what forward gave, for a momentum encoder or a queue."""
+        """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """All that is trained; more than one group where some of it has a rate of its own."""
+        """All trained parameters, in several groups if some have their own learning rate."""
         return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
 
     @property
     def guess(self) -> Guess | None:
-        """Of a method that predicts prototypes; None where no such loss is known."""
+        """For methods that predict prototypes; None where no such loss is known."""
         return None
 
     def set_time(self, epoch: float, epochs: int) -> None:
-        """Called before each step: `epoch` of `epochs` epochs are done."""
+        """Called before each step: `epoch` of `epochs` epochs are completed."""
         self.epoch.fill_(epoch)
         self.share.fill_(epoch / max(epochs, 1))
 
     def encode(self, views: Sequence[Tensor]) -> Tensor:
-        """All views of a size through the encoder at once, so that batch-norm sees them together."""
-        return encoded(self.encoder, views)
+        return encode(self.encoder, views)
 
 
 @dataclass(kw_only=True)
 class WithoutLabels(Method.Settings):
-    """Those of a method that learns from images alone."""
+    """The settings of a method that learns from images alone."""
 
     @property
     def needs_labels(self) -> bool:
         return False
 
 
-def encoded(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
-    """Features of all views, stacked; neighbouring views of the same size go through together."""
+def encode(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
+    """Features of all views, stacked. Neighboring views of one size pass together, so batch-norm sees them together."""
     parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """The numbers of all pairs of different views, in both directions."""
-    check_several(views)
-    return list(permutations(range(len(views)), 2))
-
-
-def check_several(views: Sequence[Tensor]) -> None:
-    if len(views) < 2:
+def check_views(views: Sequence[Tensor], at_least: int = 2) -> None:
+    if len(views) < at_least:
         raise UserError(
-            f"this method compares views of an image with each other and got {len(views)}; set augment.views=2 or more"
+            f"this method compares {at_least} or more views of each image and got {len(views)}. "
+            f"Set augment.views={at_least} or more."
         )
+
+
+def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """The indices of all pairs of different views, in both directions."""
+    check_views(views)
+    return list(permutations(range(len(views)), 2))
 
 
 def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:
     """One label for each row of the stacked views."""
     if labels_B is None:
-        raise UserError("this method learns from labels and the batch has none; tcl and simclr can do without")
+        raise UserError("this method needs labels and the batch has none. tcl and simclr can train without labels.")
     return labels_B.repeat(len(views))
 
 
 def ids_of_views(views: Sequence[Tensor]) -> Tensor:
-    """For each row of the stacked views, an integer that only the views of the same sample share."""
+    """For each row of the stacked views, an integer that only the views of one image share, across all processes."""
     num = views[0].shape[0]
     ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
     return ids_B.repeat(len(views))
+
+
+def at_least_float32(z: Tensor) -> Tensor:
+    return z if z.dtype == torch.float64 else z.float()
+
+
+def unit_rows(z_ND: Tensor) -> Tensor:
+    """Rows L2-normalized in float32 or better. A row without a direction becomes 0, and so does its gradient."""
+    z_ND = at_least_float32(z_ND)
+    return z_ND / lengths(z_ND)

@@ -1,4 +1,7 @@
-"""Bootstrap Your Own Latent (Grill et al. 2020)."""
+"""BYOL: Bootstrap Your Own Latent (Grill et al. 2020).
+
+Shapes: B images, V views of each, N = V · B rows, D embedding size.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contune.losses import regression_loss
-from contune.methods.base import Method, Output, WithoutLabels, encoded, ordered_pairs
-from contune.models.ema import cosine_momentum, follow, follower
-from contune.models.heads import mlp
+from contune.methods.base import Method, Output, WithoutLabels, encode, ordered_pairs
+from contune.methods.simsiam import negative_cosine_loss
+from contune.models.heads import cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged
 
 
 class BYOL(Method):
-    """The online network predicts from one view what a slow copy of itself, the target, makes of another.
+    """The online network predicts, from one view, the output of its slow copy, the target, for another view.
 
-    The paper adds the losses of the two directions; this is twice the mean over directions, the same for two views and
+    The paper adds the losses of the two directions. We take twice the mean over directions: the same for two views, and
     of the same size for more.
     """
 
@@ -26,7 +28,7 @@ class BYOL(Method):
         projector_dim: int = ranged(256, low=1)
         predictor_hidden: int = ranged(4096, low=1)
         momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """How much the target keeps of itself in the first step, τ; a cosine from here to the last one's."""
+        """Momentum of the target in the first step, τ. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
 
     settings: Settings
@@ -36,22 +38,29 @@ class BYOL(Method):
         dim = settings.projector_dim
         self.projector = mlp([num_features, settings.projector_hidden, dim])
         self.predictor = mlp([dim, settings.predictor_hidden, dim])
-        self.target = follower(nn.ModuleList([self.encoder, self.projector]))
+        self.target = ema_copy(nn.ModuleList([self.encoder, self.projector]))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         q_VBD = self.predictor(self.projector(features_ND)).unflatten(0, (len(views), -1))
-        z_VBD = self._targets(views).unflatten(0, (len(views), -1))
+        with torch.no_grad():
+            target_encoder, target_projector = self.target.children()
+            z_VBD = target_projector(encode(target_encoder, views)).unflatten(0, (len(views), -1))
         loss = 2 * torch.stack([regression_loss(q_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
 
     def after_step(self, output: Output) -> None:
         momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        follow(self.target, nn.ModuleList([self.encoder, self.projector]), momentum)
+        ema_update(self.target, nn.ModuleList([self.encoder, self.projector]), momentum)
 
-    @torch.no_grad()
-    def _targets(self, views: Sequence[Tensor]) -> Tensor:
-        encoder, projector = self.target.children()
-        z_ND: Tensor = projector(encoded(encoder, views))
-        return z_ND
+
+def regression_loss(predictions_ND: Tensor, targets_ND: Tensor) -> Tensor:
+    """The squared distance of unit vectors, equation 2, averaged over the batch.
+
+        for each row i:
+            loss_i = |q_i / |q_i| - z_i / |z_i||² = 2 - 2 cos(q_i, z_i)
+
+    From 0 to 4. Unrelated directions, at an angle of 90°, give 2. The caller detaches the targets.
+    """
+    return 2 + 2 * negative_cosine_loss(predictions_ND, targets_ND)

@@ -1,4 +1,4 @@
-"""The classifier that contrastive learning is compared with: encoder, linear layer, cross-entropy."""
+"""Cross-entropy, the baseline of contrastive learning: encoder and linear classifier, trained end to end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from contune.settings import ranged
 
 
 class CrossEntropy(Method):
-    """Encoder and linear classifier trained together, end to end, on any number of views."""
+    """A linear classifier on the features of any number of views."""
 
     @dataclass(kw_only=True)
     class Settings(Method.Settings):

@@ -1,4 +1,4 @@
-"""DINO (Caron et al. 2021): the student predicts from one view what its own slow average says of another.
+"""DINO (Caron et al. 2021): the student predicts, from one view, what its own slow average outputs for another.
 
 Shapes: N = V · B rows, B images, V views of each, of which the first T are global; K prototypes.
 """
@@ -11,41 +11,37 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.losses import dino_loss
-from contune.methods.base import Guess, Method, Output, WithoutLabels, encoded
-from contune.methods.frozen import Frozen
-from contune.methods.multicrop import global_views
-from contune.models.ema import cosine_momentum, follow, follower
-from contune.models.heads import Prototypes, begin_small, mlp
+from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views, encode
+from contune.models.heads import Frozen, Prototypes, cosine_momentum, ema_copy, ema_update, init_small, mlp
 from contune.settings import ranged
 
 
 class DINO(Method):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
 
-    A centre that is subtracted from the teacher's outputs and a low temperature keep it from saying the same of all.
+    Centering the teacher's outputs and a low temperature keep it from giving the same output for all images.
     """
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
-        """Of the student."""
+        """Temperature of the student."""
         teacher_temperature: float = ranged(0.07, above=0.0)
         first_teacher_temperature: float = ranged(0.04, above=0.0)
-        """Where the teacher's temperature begins, when teacher_warmup_epochs is not 0."""
+        """The teacher's temperature at the start, if teacher_warmup_epochs is above 0."""
         teacher_warmup_epochs: float = ranged(0.0, low=0.0)
-        """Epochs over which the teacher's temperature rises; the paper takes 30 where training is unsteady."""
+        """Epochs over which the teacher's temperature rises. The paper uses 30 where training is unstable."""
         momentum: float = ranged(0.9995, low=0.0, high=1.0)
-        """How much the teacher keeps of itself in the first step; a cosine from here to the last one's."""
+        """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
         centre_momentum: float = ranged(0.9, low=0.0, high=1.0)
         frozen_epochs: float = ranged(1.0, low=0.0)
-        """Epochs for which the prototypes, the last layer, stay as they began."""
+        """Epochs for which the prototypes, the last layer, keep their initial values."""
         projector_hidden: int = ranged(2048, low=1)
         projector_dim: int = ranged(256, low=1)
         num_prototypes: int = ranged(4096, low=2)
         global_views: int = ranged(2, low=2)
-        """The first views, which the teacher sees; further ones, small crops perhaps, are the student's alone."""
+        """The first views, which the teacher sees. Only the student sees the others, which may be small crops."""
 
     settings: Settings
     centre_K: Tensor
@@ -54,10 +50,10 @@ class DINO(Method):
         super().__init__(encoder, num_features, num_classes, settings)
         sizes = [num_features, settings.projector_hidden, settings.projector_hidden, settings.projector_dim]
         self.projector = mlp(sizes, norm=False, activation=nn.GELU)
-        # Biases as torch draws them are the same for all images and outweigh what differs: outputs become uniform.
-        begin_small(self.projector)
+        # torch's random biases are the same for all images and outweigh what differs: outputs would become uniform.
+        init_small(self.projector)
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes)
-        self.teacher = follower(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
+        self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
 
@@ -67,38 +63,78 @@ class DINO(Method):
         return Guess(math.log(self.settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        knobs = self.settings
-        teacher_NK = self._teach(global_views(views, knobs.global_views))
+        num_global = self.settings.global_views
+        check_views(views, num_global)
+        with torch.no_grad():
+            encoder, projector, prototypes = self.teacher.children()
+            teacher_NK = prototypes(projector(encode(encoder, views[:num_global])))
         features_ND = self.encode(views)
         student_NK = self.prototypes(self.projector(features_ND))
         loss = dino_loss(
             student_NK.unflatten(0, (len(views), -1)),
-            teacher_NK.unflatten(0, (knobs.global_views, -1)),
+            teacher_NK.unflatten(0, (num_global, -1)),
             self.centre_K,
-            student_temperature=knobs.temperature,
+            student_temperature=self.settings.temperature,
             teacher_temperature=self._teacher_temperature(),
         )
         return Output(loss=loss, features_ND=features_ND.detach(), state={"teacher_K": teacher_NK.mean(dim=0)})
 
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
-        knobs = self.settings
-        self.frozen.put_back(self.prototypes.weight, self.epoch)
-        momentum = cosine_momentum(self.share, knobs.momentum, knobs.last_momentum)
-        follow(self.teacher, nn.ModuleList([self.encoder, self.projector, self.prototypes]), momentum)
-        self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - knobs.centre_momentum)
-
-    @torch.no_grad()
-    def _teach(self, views: Sequence[Tensor]) -> Tensor:
-        """The teacher's outputs for the global views, stacked."""
-        encoder, projector, prototypes = self.teacher.children()
-        teacher_NK: Tensor = prototypes(projector(encoded(encoder, views)))
-        return teacher_NK
+        self.frozen.restore(self.prototypes.weight, self.epoch)
+        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
+        ema_update(self.teacher, nn.ModuleList([self.encoder, self.projector, self.prototypes]), momentum)
+        self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - self.settings.centre_momentum)
 
     def _teacher_temperature(self) -> float | Tensor:
-        """The authors raise it once an epoch; here it rises at every step, to the same end."""
-        knobs = self.settings
-        if not knobs.teacher_warmup_epochs:
-            return knobs.teacher_temperature
-        done = (self.epoch / knobs.teacher_warmup_epochs).clamp(max=1)
-        return knobs.first_teacher_temperature + done * (knobs.teacher_temperature - knobs.first_teacher_temperature)
+        """The authors raise it once per epoch. We raise it at every step, to the same end."""
+        first, last = self.settings.first_teacher_temperature, self.settings.teacher_temperature
+        if not self.settings.teacher_warmup_epochs:
+            return last
+        done = (self.epoch / self.settings.teacher_warmup_epochs).clamp(max=1)
+        return first + done * (last - first)
+
+
+def dino_loss(
+    student_VBK: Tensor,
+    teacher_TBK: Tensor,
+    centre_K: Tensor,
+    *,
+    student_temperature: float = 0.1,
+    teacher_temperature: float | Tensor = 0.04,
+) -> Tensor:
+    """Equation 3, as a mean over pairs of views and images.
+
+        for each global view t, each other view v ≠ t, each image b:
+            loss_tvb = - Σ_k softmax((teacher_tb - centre) / τ_t)_k · log softmax(student_vb / τ_s)_k
+
+    student_VBK: outputs for all views, the global views first. teacher_TBK: outputs for the T global views.
+    """
+    targets_TBK = dino_targets(teacher_TBK, centre_K, temperature=teacher_temperature)
+    return other_views_loss(targets_TBK, at_least_float32(student_VBK) / student_temperature)
+
+
+def dino_targets(teacher_TBK: Tensor, centre_K: Tensor, *, temperature: float | Tensor) -> Tensor:
+    """The teacher's outputs, centered and sharpened: softmax((teacher - centre) / τ_t), algorithm 1 of the paper.
+
+    The center keeps one output from winning everywhere. A low temperature keeps outputs from becoming uniform.
+    """
+    with torch.autocast(teacher_TBK.device.type, enabled=False):
+        teacher_TBK = at_least_float32(teacher_TBK.detach())
+        return ((teacher_TBK - centre_K.to(teacher_TBK.dtype)) / temperature).softmax(dim=2)
+
+
+def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:
+    """The mean cross-entropy between a view's target and the predictions from the other views of its image.
+
+        for each view t with targets, each other view v ≠ t, each image b:
+            loss_tvb = - Σ_k targets_tbk · log softmax(logits_vb)_k
+
+    Targets, of the first T views, take no gradient.
+    """
+    num_targets, num_views = len(targets_TBK), len(logits_VBK)
+    with torch.autocast(logits_VBK.device.type, enabled=False):
+        log_p_VBK = at_least_float32(logits_VBK).log_softmax(dim=2)
+        others_TBK = log_p_VBK.sum(dim=0) - log_p_VBK[:num_targets]
+        num_compared = num_targets * (num_views - 1) * targets_TBK.shape[1]
+        return (targets_TBK.detach() * others_TBK).sum() / -num_compared

@@ -1,4 +1,7 @@
-"""Momentum Contrast, version 2 (Chen et al. 2020), in the symmetric form of the reference library."""
+"""MoCo v2: Momentum Contrast (He et al. 2020, Chen et al. 2020), in the symmetric form of solo-learn.
+
+Shapes: B images, V views of each, N = V · B rows, D embedding size, K keys in a queue.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,22 +10,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.losses import infonce_loss
-from contune.methods.base import Method, Output, WithoutLabels, encoded, ordered_pairs
-from contune.models.ema import cosine_momentum, follow, follower
-from contune.models.heads import mlp
-from contune.models.queue import Queue
+from contune.kernels.queued import log_sum_exp
+from contune.methods.base import Method, Output, WithoutLabels, encode, ordered_pairs, unit_rows
+from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged
 
 NUM_QUEUES = 2
 
 
 class MoCoV2(Method):
-    """Each view's query finds the key of another view of its image among those of earlier images, kept in a queue.
+    """Each view's query finds the key of another view of its image among keys of earlier images, kept in a queue.
 
-    The paper takes queries from one view and keys from the other; here each view gives both, and the first two have a
-    queue each: a query meets keys of the view that its positive comes from. Further views join these in turn. The paper
-    shuffles the images over GPUs so that batch-norm tells nothing; here its statistics are those of the whole batch.
+    The paper takes queries from one view and keys from the other. Here each view gives both, and the first two views
+    have one queue each: a query meets keys of the view that its positive comes from. Further views share these queues
+    in turn. The paper shuffles images over GPUs so that batch-norm leaks nothing; our batch-norm sees the whole batch.
     """
 
     @dataclass(kw_only=True)
@@ -33,7 +34,7 @@ class MoCoV2(Method):
         queue_size: int = ranged(32768, low=1)
         """Keys in each of the two queues."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """How much the key networks keep of themselves in the first step; a cosine from here to the last one's.
+        """Momentum of the key networks in the first step. It follows a cosine to last_momentum.
 
         With 0.9 old keys differ from new ones whatever they show, and telling their age lowers the loss.
         """
@@ -44,14 +45,17 @@ class MoCoV2(Method):
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
         self.projector = mlp([num_features, settings.projector_hidden, settings.projector_dim], norm=False)
-        self.key_networks = follower(nn.ModuleList([self.encoder, self.projector]))
+        self.key_networks = ema_copy(nn.ModuleList([self.encoder, self.projector]))
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(NUM_QUEUES))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         q_VBD = self.projector(features_ND).unflatten(0, (len(views), -1))
-        k_VBD = self._keys(views).unflatten(0, (len(views), -1))
+        with torch.no_grad():
+            key_encoder, key_projector = self.key_networks.children()
+            k_ND = F.normalize(key_projector(encode(key_encoder, views)).float(), dim=1)
+            k_VBD = k_ND.unflatten(0, (len(views), -1))
         losses = [
             infonce_loss(q_VBD[i], k_VBD[j], self._queue(j).values_KD, temperature=self.settings.temperature)
             for i, j in pairs
@@ -62,14 +66,26 @@ class MoCoV2(Method):
         for view, k_BD in enumerate(output.state["k_VBD"]):
             self._queue(view).push(k_BD)
         momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        follow(self.key_networks, nn.ModuleList([self.encoder, self.projector]), momentum)
-
-    @torch.no_grad()
-    def _keys(self, views: Sequence[Tensor]) -> Tensor:
-        encoder, projector = self.key_networks.children()
-        return F.normalize(projector(encoded(encoder, views)).float(), dim=1)
+        ema_update(self.key_networks, nn.ModuleList([self.encoder, self.projector]), momentum)
 
     def _queue(self, view: int) -> Queue:
         queue = self.queues[view % NUM_QUEUES]
         assert isinstance(queue, Queue)
         return queue
+
+
+def infonce_loss(queries_BD: Tensor, keys_BD: Tensor, queue_KD: Tensor, *, temperature: float = 0.2) -> Tensor:
+    """Equation 1 of He et al., averaged over the batch: one positive against the keys of a queue.
+
+        for each query i:
+            D = exp(q_i·k_i / τ) + Σ_n exp(q_i·queue_n / τ)
+            loss_i = -log(exp(q_i·k_i / τ) / D)
+
+    Unlike `ntxent_loss` with candidates, the other keys of the batch are not negatives. queue_KD holds unit vectors.
+    Computed as log(1 + exp(log Σ_n exp(q_i·queue_n / τ) - q_i·k_i / τ)), without a (B, 1 + K) matrix of logits.
+    """
+    with torch.autocast(queries_BD.device.type, enabled=False):
+        q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
+        positive_B = (q_BD * k_BD).sum(dim=1) / temperature
+        negatives_B = log_sum_exp(q_BD, queue_KD.to(q_BD.dtype), temperature)
+        return F.softplus(negatives_B - positive_B).mean()

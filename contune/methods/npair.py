@@ -11,7 +11,7 @@ from contune.settings import ranged
 
 
 class NPair(PairwiseMethod):
-    """Each positive pair against all negatives of its anchor."""
+    """Compares each positive pair with all negatives of its anchor."""
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):

@@ -1,4 +1,7 @@
-"""Relational self-supervised learning (Zheng et al. 2021)."""
+"""ReSSL: relational self-supervised learning (Zheng et al. 2021).
+
+Shapes: B images, V strong views of each, N = V · B rows, D embedding size, K embeddings in the queue.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,19 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.losses import relation_loss
-from contune.methods.base import Method, Output, WithoutLabels, check_several
-from contune.models.ema import cosine_momentum, follow, follower
-from contune.models.heads import mlp
-from contune.models.queue import Queue
+from contune.kernels.queued import log_sum_exp, mean_place
+from contune.methods.base import Method, Output, WithoutLabels, check_views, unit_rows
+from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged
 
 
 class ReSSL(Method):
-    """Strong views, the student's, have the similarities to earlier images that a weak view has for the teacher.
+    """The student gives strong views the similarities to earlier images that the teacher finds for a weak view.
 
-    The last view is the weak one (`augment.per_view=simaugment; crop-flip`), the others are strong. Features of the
-    weak view in the output are the teacher's: the student does not see it.
+    The last view is the weak one (`augment.per_view=simaugment; crop-flip`), the others are strong. The student does
+    not see the weak view, so its features in the output are the teacher's.
     """
 
     @dataclass(kw_only=True)
@@ -29,9 +30,9 @@ class ReSSL(Method):
         projector_hidden: int = ranged(4096, low=1)
         projector_dim: int = ranged(256, low=1)
         queue_size: int = ranged(65536, low=1)
-        """Weak views of earlier images that similarities are taken to."""
+        """Number of weak views of earlier images to compare with."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """How much the teacher keeps of itself in the first step; a cosine from here to the last one's."""
+        """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
 
     settings: Settings
@@ -39,16 +40,23 @@ class ReSSL(Method):
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
         self.projector = mlp([num_features, settings.projector_hidden, settings.projector_dim], norm=False)
-        self.teacher = follower(nn.ModuleList([self.encoder, self.projector]))
+        self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector]))
         self.queue = Queue(settings.queue_size, settings.projector_dim)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        check_several(views)
+        check_views(views)
         *strong, weak = views
         features_ND = self.encode(strong)
-        teacher_features_BD, k_BD = self._teach(weak)
+        with torch.no_grad():
+            teacher_encoder, teacher_projector = self.teacher.children()
+            teacher_features_BD = teacher_encoder(weak)
+            k_BD = F.normalize(teacher_projector(teacher_features_BD).float(), dim=1)
         q_VBD = self.projector(features_ND).unflatten(0, (len(strong), -1))
-        losses = [self._relation_loss(q_BD, k_BD) for q_BD in q_VBD]
+        temperatures = {
+            "temperature": self.settings.temperature,
+            "key_temperature": self.settings.teacher_temperature,
+        }
+        losses = [relation_loss(q_BD, k_BD, self.queue.values_KD, **temperatures) for q_BD in q_VBD]
         return Output(
             loss=torch.stack(losses).mean(),
             features_ND=torch.cat([features_ND.detach(), teacher_features_BD]),
@@ -58,20 +66,27 @@ class ReSSL(Method):
     def after_step(self, output: Output) -> None:
         self.queue.push(output.state["k_BD"])
         momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        follow(self.teacher, nn.ModuleList([self.encoder, self.projector]), momentum)
+        ema_update(self.teacher, nn.ModuleList([self.encoder, self.projector]), momentum)
 
-    @torch.no_grad()
-    def _teach(self, weak_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """The teacher's features and embeddings of the weak view."""
-        encoder, projector = self.teacher.children()
-        features_BD = encoder(weak_BCHW)
-        return features_BD, F.normalize(projector(features_BD).float(), dim=1)
 
-    def _relation_loss(self, q_BD: Tensor, k_BD: Tensor) -> Tensor:
-        return relation_loss(
-            q_BD,
-            k_BD,
-            self.queue.values_KD,
-            temperature=self.settings.temperature,
-            key_temperature=self.settings.teacher_temperature,
-        )
+def relation_loss(
+    queries_BD: Tensor, keys_BD: Tensor, queue_KD: Tensor, *, temperature: float = 0.1, key_temperature: float = 0.04
+) -> Tensor:
+    """The relational consistency, averaged over the batch. Nothing pulls q_i to k_i itself.
+
+        for each query i:
+            for each place n of the queue:
+                p_in = exp(k_i·queue_n / τ_k) / Σ_m exp(k_i·queue_m / τ_k)      the teacher's relation
+                s_in = exp(q_i·queue_n / τ) / Σ_m exp(q_i·queue_m / τ)          the student's
+            loss_i = -Σ_n p_in log s_in
+
+    queue_KD holds unit vectors. key_temperature: τ_k, below τ. A sharper target than the prediction makes only the
+    nearest images matter. The caller detaches the keys.
+    """
+    with torch.autocast(queries_BD.device.type, enabled=False):
+        q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
+        queue_KD = queue_KD.to(q_BD.dtype)
+        # Σ_n p_n (q·queue_n) is the product of q with the mean of the queue under p.
+        target_BD = mean_place(k_BD, queue_KD, key_temperature)
+        attraction_B = (q_BD * target_BD).sum(dim=1) / temperature
+        return (log_sum_exp(q_BD, queue_KD, temperature) - attraction_B).mean()

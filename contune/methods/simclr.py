@@ -11,7 +11,7 @@ from contune.settings import ranged
 
 
 class SimCLR(PairwiseMethod):
-    """NT-Xent between the views of each sample; the head has the sizes of the paper's comparison."""
+    """NT-Xent between the views of each image. The head has the sizes of the paper's comparison."""
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):

@@ -1,4 +1,7 @@
-"""Simple Siamese representation learning (Chen and He 2021)."""
+"""SimSiam: simple Siamese representation learning (Chen and He 2021).
+
+Shapes: B images, V views of each, N = V · B rows, D embedding size.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contune.losses import negative_cosine_loss
-from contune.methods.base import Method, Output, ParameterGroup, WithoutLabels, ordered_pairs
+from contune.methods.base import Method, Output, ParameterGroup, WithoutLabels, ordered_pairs, unit_rows
 from contune.models.heads import mlp
 from contune.settings import ranged
 
 
 class SimSiam(Method):
-    """A predictor makes of one view's embedding that of another, which gets no gradient: no copy, no negatives."""
+    """A predictor maps one view's embedding to another's, which takes no gradient. No momentum copy, no negatives."""
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
@@ -41,8 +43,21 @@ class SimSiam(Method):
         return Output(loss=loss, features_ND=features_ND.detach())
 
     def parameter_groups(self) -> list[ParameterGroup]:
-        """The predictor's rate is not decayed: it "should adapt to the latest representations"."""
+        """The predictor's rate does not decay: it "should adapt to the latest representations"."""
         return [
             ParameterGroup([*self.encoder.parameters(), *self.projector.parameters()]),
             ParameterGroup(list(self.predictor.parameters()), constant=True),
         ]
+
+
+def negative_cosine_loss(predictions_ND: Tensor, targets_ND: Tensor) -> Tensor:
+    """D(p, z), equation 1, averaged over the batch: -1 where every prediction points to its target, 1 at most.
+
+        for each row i:
+            loss_i = -⟨p_i, z_i⟩ / (|p_i| |z_i|)
+
+    The caller detaches the targets. Without the stop-gradient all embeddings collapse to one point.
+    """
+    with torch.autocast(predictions_ND.device.type, enabled=False):
+        p_ND, z_ND = unit_rows(predictions_ND), unit_rows(targets_ND)
+        return -(p_ND * z_ND).sum(dim=1).mean()

@@ -12,13 +12,13 @@ from contune.settings import one_of, ranged
 
 
 class SupCon(PairwiseMethod):
-    """SupCon on labels."""
+    """The supervised contrastive loss on labels."""
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
         variant: str = one_of("out", VARIANTS)
-        """Where the mean over positives stands: `out` of the logarithm (the paper's) or `in` it."""
+        """Position of the mean over positives: `out`side the logarithm (the paper's choice) or `in`side."""
 
     settings: Settings
 

@@ -1,6 +1,6 @@
-"""SwAV (Caron et al. 2020): the prototypes that one view of an image is assigned to, predicted from another view.
+"""SwAV (Caron et al. 2020): predicts, from one view of an image, the prototypes that another view is assigned to.
 
-Shapes: N = V · B rows, B images, V views of each, of which the first T are global; D embedding size, K prototypes.
+Shapes: N rows, B images, V views of each, of which the first T are global; D embedding size, K prototypes.
 """
 
 import math
@@ -12,39 +12,41 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.losses import sinkhorn_of_cosines, swapped_prediction_loss
-from contune.methods.base import Guess, Method, Output, WithoutLabels
-from contune.methods.frozen import Frozen
-from contune.methods.multicrop import global_views
-from contune.models.heads import Prototypes, mlp
-from contune.models.queue import Queue
+from contune.kernels.wide import wide_product
+from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views
+from contune.methods.dino import other_views_loss
+from contune.models.heads import Frozen, Prototypes, Queue, mlp
 from contune.settings import ranged
+
+LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
+"""Largest log-ratio of two entries exp(score / ε) that float32 can hold directly, and the same for FEW iterations or
+less. Sums over rows and columns can reach that ratio, with many iterations its power 3/2; float32 spans e⁻⁸⁷ to e⁸⁸."""
 
 
 class SwAV(Method):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
 
-    Prototypes have length 1. The authors scale them after each step; here the length is taken out where they are used.
-    solo-learn lets it be learnt.
+    Prototypes are unit vectors. The authors normalize them after each step; we normalize them where they are used.
+    solo-learn lets their lengths be learned.
     """
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         epsilon: float = ranged(0.05, above=0.0)
-        """How soft assignments are before Sinkhorn-Knopp evens them out; in short runs 0.03 gets under way sooner."""
+        """Softness of the assignments before Sinkhorn-Knopp balances them. In short runs 0.03 learns sooner."""
         sinkhorn_iterations: int = ranged(3, low=1)
         queue_size: int = ranged(3840, low=0)
-        """Embeddings of earlier batches that are assigned along, for batches smaller than the prototypes' number."""
+        """Embeddings of earlier batches that join the assignment, for batches smaller than the number of prototypes."""
         queue_epoch: float = ranged(50.0, low=0.0)
-        """The epoch from which they are, once the queue is full."""
+        """The epoch from which the queue is used, once it is full."""
         frozen_epochs: float = ranged(2.0, low=0.0)
-        """Epochs for which the prototypes stay as they began."""
+        """Epochs for which the prototypes keep their initial values."""
         projector_hidden: int = ranged(2048, low=1)
         projector_dim: int = ranged(128, low=1)
         num_prototypes: int = ranged(3000, low=2)
         global_views: int = ranged(2, low=2)
-        """The first views, which are assigned; further ones, small crops perhaps, only predict."""
+        """The first views, which are assigned. The others, which may be small crops, only predict."""
 
     settings: Settings
 
@@ -61,50 +63,120 @@ class SwAV(Method):
         return Guess(math.log(self.settings.num_prototypes), f"a lower method.epsilon than {self.settings.epsilon:g}")
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        num_views, num_global = len(views), len(global_views(views, self.settings.global_views))
+        check_views(views, self.settings.global_views)
         features_ND = self.encode(views)
         projected_ND = self.projector(features_ND)
-        # In float32 also under autocast, as temperatures are low.
+        # In float32 also under autocast, because temperatures are low.
         with torch.autocast(features_ND.device.type, enabled=False):
             c_KD = self.prototypes.directions_KD
             z_ND = F.normalize(projected_ND.to(c_KD.dtype), dim=1)
-            scores_VBK = (z_ND @ c_KD.T).unflatten(0, (num_views, -1))
-            z_TBD = z_ND.detach().unflatten(0, (num_views, -1))[:num_global]
+            scores_VBK = (z_ND @ c_KD.T).unflatten(0, (len(views), -1))
+            z_TBD = z_ND.detach().unflatten(0, (len(views), -1))[: self.settings.global_views]
             assignments_TBK = self._assign(z_TBD, c_KD)
         loss = swapped_prediction_loss(scores_VBK, assignments_TBK, temperature=self.settings.temperature)
         return Output(loss=loss, features_ND=features_ND.detach(), state={"z_TBD": z_TBD})
 
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
-        self.frozen.put_back(self.prototypes.weight, self.epoch)
-        if self.queues:
-            for view, z_BD in enumerate(output.state["z_TBD"]):
-                self._queue(view).push(z_BD)
+        self.frozen.restore(self.prototypes.weight, self.epoch)
+        for queue, z_BD in zip(self._queues(), output.state["z_TBD"], strict=False):
+            queue.push(z_BD)
 
     @torch.no_grad()
     def _assign(self, z_TBD: Tensor, c_KD: Tensor) -> Tensor:
-        """Of each view's rows, evened out over those of all processes and, when its time has come, the view's queue."""
+        """Assigns each view's rows together with those of all processes and, from queue_epoch on, the view's queue."""
         parts = [distributed.gather(z_TBD.transpose(0, 1)).transpose(0, 1)]
         weights = [torch.ones_like(parts[0][..., 0])]
-        if self.queues:
-            queues = [self._queue(view) for view in range(len(z_TBD))]
-            # Always along, and of no weight before its time: so the step is the same one throughout.
+        if queues := self._queues():
+            # The queue always takes part, with weight 0 before its epoch, so that every step runs the same operations.
             is_full_T = torch.stack([queue.is_full for queue in queues])
             in_use_T1 = ((self.epoch >= self.settings.queue_epoch) & is_full_T).unsqueeze(1)
             weights.append(in_use_T1.expand(-1, self.settings.queue_size))
             parts.append(torch.stack([queue.values_KD for queue in queues]))
-        knobs, num = self.settings, z_TBD.shape[1]
+        num = z_TBD.shape[1]
         start = distributed.rank() * num
         return sinkhorn_of_cosines(
             torch.cat(parts, dim=1),
             c_KD,
             torch.cat(weights, dim=1),
             wanted=slice(start, start + num),
-            epsilon=knobs.epsilon,
-            num_iterations=knobs.sinkhorn_iterations,
+            epsilon=self.settings.epsilon,
+            num_iterations=self.settings.sinkhorn_iterations,
         )
 
-    def _queue(self, view: int) -> Queue:
-        queue = self.queues[view]
-        assert isinstance(queue, Queue)
-        return queue
+    def _queues(self) -> list[Queue]:
+        return [queue for queue in self.queues if isinstance(queue, Queue)]
+
+
+@torch.no_grad()
+def sinkhorn(
+    scores_NK: Tensor, *, epsilon: float = 0.05, num_iterations: int = 3, weights_N: Tensor | None = None
+) -> Tensor:
+    """Soft assignments of rows to prototypes, equations 3 to 5: each row sums to 1, each prototype gets the same share.
+
+        Q = exp(scores / ε)
+        repeat num_iterations times:
+            divide each column of Q by its sum
+            divide each row of Q by its sum
+
+    The last division is by rows, so row sums are exact and column sums converge. We keep Q as a logarithm with one
+    offset per row and one per column, so that exp(score / ε) never overflows.
+
+    weights_N: the weight of each row in the column sums. A row of weight 0 is assigned but does not affect the others.
+    """
+    logits_NK = at_least_float32(scores_NK) / epsilon
+    log_weights_N1 = 0.0 if weights_N is None else weights_N.to(logits_NK.dtype).log().unsqueeze(1)
+    row_N1, column_1K = torch.zeros_like(logits_NK[:, :1]), torch.zeros_like(logits_NK[:1])
+    for _ in range(num_iterations):
+        column_1K = (logits_NK - row_N1 + log_weights_N1).logsumexp(dim=0, keepdim=True)
+        row_N1 = (logits_NK - column_1K).logsumexp(dim=1, keepdim=True)
+    return (logits_NK - column_1K - row_N1).exp()
+
+
+@torch.no_grad()
+def sinkhorn_of_cosines(
+    z_TND: Tensor,
+    prototypes_KD: Tensor,
+    weights_TN: Tensor,
+    *,
+    wanted: slice,
+    epsilon: float = 0.05,
+    num_iterations: int = 3,
+) -> Tensor:
+    """`sinkhorn` of the products of N unit vectors with prototypes, for each of T views; only the `wanted` rows.
+
+    With q = exp(product / ε), Q_nk = q_nk / (row_n · column_k) throughout. So we never build Q: its sums are products
+    of q with a vector. If ε is so small that a number could leave float32's range, `sinkhorn` does it in logarithms.
+    """
+    z_TND, prototypes_KD = at_least_float32(z_TND) / epsilon, at_least_float32(prototypes_KD)
+    if 2 / epsilon > (LARGEST_OF_FEW if num_iterations <= FEW else LARGEST_EXPONENT):
+        views = zip(z_TND @ prototypes_KD.T, weights_TN, strict=True)
+        assigned = [sinkhorn(NK, epsilon=1.0, num_iterations=num_iterations, weights_N=N) for NK, N in views]
+        return torch.stack(assigned)[:, wanted]
+    q_TNK = _products(z_TND, prototypes_KD).exp_()
+    weights_TN1 = weights_TN.to(z_TND.dtype).unsqueeze(2)
+    # The weights sum to the number of columns, so that neither rows nor columns grow with the iterations.
+    share_TN1 = weights_TN1 * (q_TNK.shape[2] / weights_TN1.sum(dim=1, keepdim=True))
+    column_TK1 = q_TNK.mT @ share_TN1
+    for _ in range(num_iterations - 1):
+        row_TN1 = q_TNK @ column_TK1.reciprocal()
+        column_TK1 = q_TNK.mT @ (share_TN1 / row_TN1)
+    assigned_TRK = q_TNK[:, wanted] / column_TK1.mT
+    return assigned_TRK / assigned_TRK.sum(dim=2, keepdim=True)
+
+
+def _products(z_TND: Tensor, prototypes_KD: Tensor) -> Tensor:
+    """In half precision on a GPU: float32 would take as long as the rest of `sinkhorn_of_cosines` together."""
+    if not z_TND.is_cuda or z_TND.dtype == torch.float64:
+        return z_TND @ prototypes_KD.T
+    products: Tensor = wide_product(z_TND.half().flatten(0, 1), prototypes_KD.half().T)
+    return products.view(*z_TND.shape[:2], -1)
+
+
+def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temperature: float = 0.1) -> Tensor:
+    """Equation 2 for any number of views, as a mean over pairs of views and images.
+
+    for each view t with assignments, each other view v ≠ t, each image b:
+        loss_tvb = - Σ_k assignments_tbk · log softmax(scores_vb / τ)_k
+    """
+    return other_views_loss(assignments_TBK, at_least_float32(scores_VBK) / temperature)

@@ -11,20 +11,20 @@ from contune.settings import ranged
 
 
 class TCL(PairwiseMethod):
-    """The tuned contrastive loss on labels or, with `supervised=false`, on the views of each sample.
+    """The tuned contrastive loss on labels or, with `supervised=false`, on the views of each image.
 
-    The paper's form without labels takes positive triplets: three views of each sample (augment.views=3).
+    Without labels the paper uses positive triplets: three views of each image (augment.views=3).
     """
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
         k1: float = ranged(5000.0, low=0.0)
-        """Above 0, raises the gradient from hard positives; 4000 and 5000 work almost always."""
+        """Values above 0 raise the gradient from hard positives. 4000 and 5000 almost always work."""
         k2: float = ranged(1.0, low=0.0)
-        """Above 1, raises the gradient from hard negatives, which k1 lowers."""
+        """Values above 1 raise the gradient from hard negatives, which k1 lowers."""
         supervised: bool = True
-        """Positives share a label; false: they are views of one image."""
+        """Positives share a label. false: positives are views of one image."""
 
         @property
         def needs_labels(self) -> bool:

@@ -11,7 +11,7 @@ from contune.settings import ranged
 
 
 class Triplet(PairwiseMethod):
-    """Each anchor against its farthest positive and its nearest negative of the batch."""
+    """Compares each anchor with its farthest positive and its nearest negative in the batch."""
 
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):

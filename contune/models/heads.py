@@ -1,5 +1,9 @@
-"""Heads on top of an encoder."""
+"""The parts of a method besides its encoder: heads, prototypes, momentum copies and queues.
 
+Shapes: N rows, B rows of this process, D embedding size, K prototypes or places in a queue.
+"""
+
+import copy
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -7,21 +11,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from contune import distributed
 from contune.errors import UserError
-from contune.models.norm import BatchNorm
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """nn.BatchNorm1d of (N, D) with the statistics of the global batch, on CPUs as on GPUs."""
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        if not self.training or distributed.world_size() == 1:
+            return super().forward(x_ND)
+        start = distributed.rank() * len(x_ND)
+        whole = F.batch_norm(
+            distributed.gather_and_sum(x_ND),
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            training=True,
+            momentum=self.momentum or 0.0,
+            eps=self.eps,
+        )
+        return whole[start : start + len(x_ND)]
 
 
 def projector(num_features: int, *, hidden: int | None = None, dim: int = 128) -> nn.Sequential:
-    """The paper's projection network: "a MLP with one hidden layer", no batch-norm.
+    """The paper's projection network: "a MLP with one hidden layer", without batch-norm.
 
-    hidden: its size; None takes the encoder's (512 for ResNet-18 and 34, 2048 for ResNet-50 and above).
+    hidden: size of the hidden layer. None: num_features (512 for ResNet-18 and 34, 2048 for ResNet-50 and above).
     dim: size of the embedding that the loss sees, 128 in the paper's supervised runs.
     """
-    hidden = num_features if hidden is None else hidden
-    for name, size in (("projector_hidden", hidden), ("projector_dim", dim)):
-        if size < 1:
-            raise UserError(f"{name} must be 1 or more, got {size}; the paper uses the encoder's size and 128")
-    return mlp([num_features, hidden, dim], norm=False)
+    return mlp([num_features, num_features if hidden is None else hidden, dim], norm=False)
 
 
 def mlp(
@@ -34,8 +54,8 @@ def mlp(
 ) -> nn.Sequential:
     """Linear layers of these sizes, with batch-norm (if `norm`) and an activation between them.
 
-    last_norm: batch-norm after the last one: `none`, `affine`, or `plain`, which has no scale and shift of its own.
-    bias: of linear layers that no batch-norm follows; one that it follows has none, since it would be subtracted.
+    last_norm: batch-norm after the last layer: `none`, `affine`, or `plain`, which learns no scale and shift.
+    bias: whether linear layers have a bias. A layer before batch-norm never has one: batch-norm would subtract it.
     """
     layers: list[nn.Module] = []
     for size, next_size in pairwise(sizes[:-1]):
@@ -49,8 +69,8 @@ def mlp(
     return nn.Sequential(*layers)
 
 
-def begin_small(head: nn.Module) -> None:
-    """Linear layers begin as in a transformer: weights of about 0.02, biases of 0."""
+def init_small(head: nn.Module) -> None:
+    """Initializes linear layers as in a transformer: weights with a standard deviation of 0.02, biases of 0."""
     for layer in head.modules():
         if isinstance(layer, nn.Linear):
             nn.init.trunc_normal_(layer.weight, std=0.02)
@@ -59,17 +79,100 @@ def begin_small(head: nn.Module) -> None:
 
 
 class Prototypes(nn.Module):
-    """Cosine similarities to K learnt directions: a linear layer whose rows have length 1."""
+    """Cosine similarities to K learned directions: a linear layer with L2-normalized rows."""
 
     def __init__(self, dim: int, num_prototypes: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(F.normalize(torch.randn(num_prototypes, dim), dim=1))
 
     def forward(self, z_ND: Tensor) -> Tensor:
-        """(N, K), for z of any length; in the weights' precision also under autocast: temperatures are low."""
+        """(N, K). In the precision of the weights also under autocast, because temperatures are low."""
         with torch.autocast(z_ND.device.type, enabled=False):
             return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ self.directions_KD.T
 
     @property
     def directions_KD(self) -> Tensor:
         return F.normalize(self.weight, dim=1)
+
+
+class Frozen(nn.Module):
+    """Keeps a parameter at its initial value for the first `epochs` epochs, whatever the optimizer does to it."""
+
+    first: Tensor
+
+    def __init__(self, parameter: nn.Parameter, epochs: float) -> None:
+        super().__init__()
+        self.epochs = epochs
+        self.register_buffer("first", parameter.detach().clone())
+
+    @torch.no_grad()
+    def restore(self, parameter: nn.Parameter, epoch: Tensor) -> None:
+        """Called after each optimizer step; epoch: how many epochs are completed, on the device."""
+        torch.where(epoch < self.epochs, self.first, parameter, out=parameter)
+
+
+def ema_copy(module: nn.Module) -> nn.Module:
+    """A copy without gradients, for `ema_update`: BYOL's target, MoCo's key networks, DINO's teacher."""
+    return copy.deepcopy(module).requires_grad_(False)
+
+
+def cosine_momentum(share: Tensor, first: float, last: float) -> Tensor:
+    """The momentum after `share` of the training, from `first` to `last`."""
+    return last - (last - first) * (1 + torch.cos(torch.pi * share)) / 2
+
+
+@torch.no_grad()
+def ema_update(copies: nn.Module, leaders: nn.Module, momentum: Tensor) -> None:
+    """copy ← momentum · copy + (1 - momentum) · leader, for all parameters.
+
+    The copy keeps its own running statistics of batch-norm, because it sees its own batches.
+    """
+    own, goals = ([parameter.detach() for parameter in module.parameters()] for module in (copies, leaders))
+    # SGD that climbs along the goal with a decay of 1. It touches every number once and reads its rate from the
+    # device, so that a CUDA graph can capture it.
+    torch._fused_sgd_(
+        own,
+        goals,
+        [],
+        weight_decay=1.0,
+        momentum=0.0,
+        lr=(1 - momentum).float(),
+        dampening=0.0,
+        nesterov=False,
+        maximize=True,
+        is_first_step=False,
+    )
+
+
+class Queue(nn.Module):
+    """The last K embeddings of earlier batches, random unit vectors at first.
+
+    The position is a tensor, so that a captured CUDA graph advances it too.
+    """
+
+    values_KD: Tensor
+    position: Tensor
+    num_seen: Tensor
+
+    def __init__(self, num_places: int, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("values_KD", F.normalize(torch.randn(num_places, dim), dim=1))
+        self.register_buffer("position", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def is_full(self) -> Tensor:
+        """Whether no random vector is left, on the device."""
+        return self.num_seen >= len(self.values_KD)
+
+    @torch.no_grad()
+    def push(self, rows_BD: Tensor) -> None:
+        """Replaces the oldest rows with the rows of every process, in the same order on each of them."""
+        rows = distributed.gather(rows_BD.detach()).to(self.values_KD.dtype)
+        num, places = len(rows), len(self.values_KD)
+        if num > places:
+            raise UserError(f"a batch of {num} does not fit a queue of {places}. Raise method.queue_size.")
+        at = (self.position + torch.arange(num, device=rows.device)) % places
+        self.values_KD.index_copy_(0, at, rows)
+        self.position.add_(num).remainder_(places)
+        self.num_seen.add_(num).clamp_(max=places)

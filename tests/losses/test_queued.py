@@ -9,7 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses import infonce_loss, ntxent_loss, relation_loss
+from contune.losses import ntxent_loss
+from contune.methods.moco_v2 import infonce_loss
+from contune.methods.ressl import relation_loss
 
 LOSSES = (infonce_loss, relation_loss)
 B, K, D = 5, 9, 4
