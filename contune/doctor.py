@@ -1,0 +1,254 @@
+"""`contune doctor`: check machine, data and settings before a run, and suggest changes."""
+
+import math
+import shutil
+import time
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from contune.config import Config
+from contune.console import Finding, advice, fine, plural, wrong
+from contune.data.augment import eval_transform
+from contune.device import choose_device, free_bytes, hardware_name
+from contune.errors import UserError
+from contune.methods import Method
+from contune.methods.tcl import TCL
+from contune.models.encoders import SMALL_IMAGE
+from contune.train.order import balanced_shares, epoch_indices
+from contune.train.result import versions
+from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
+from contune.train.skipped import broken_words, way_around
+
+PAPER_LR_PER_VIEW = 0.2 / 256
+FAR_LR = 6.0
+"""As a factor. The paper's own rates (appendix B.2) differ from that ratio by up to 5.6: 0.009 at 64 embeddings."""
+FEW_IMAGES = 0.5
+"""Mean number of other images of its class that an anchor meets. At this value, six of ten anchors meet none."""
+LARGE_R = 100.0
+"""See `about_k1`: up to this r even a run of a few epochs learns."""
+R_PER_STEP = 0.5
+"""Top-1 of `contune train digits method.k1=...` by r, in its 280 steps, and in brackets in twice as many:
+
+with labels          k1 = 0: 98.7 %    500, r = 53: 99.2     1000, r = 106: 98.7    2000, r = 213: 96.7 (99.7)
+                                                                                    5000, r = 531: 88.8 (96.0)
+supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0   60000, r = 472: 89.7
+"""
+MIN_TRIAL, MAX_TRIAL = 16, 256
+"""Images to time. A few small ones take nearly as long as many on a GPU; a few large ones are enough."""
+CPU_TRIAL_BYTES = 2**27
+"""Activations of a trial on a CPU, so that it ends in a second or two."""
+
+
+def examine(config: Config) -> Iterator[Finding]:
+    """Findings in the order of a run. An error that would stop the run ends the examination."""
+    try:
+        with way_around():
+            yield from about_machine(config.run.device)
+            setup = open_setup(config)
+            yield from about_data(setup)
+            yield from about_batch(setup)
+            yield from about_positives(config, setup.dataset.train.labels)
+            yield from about_k1(setup)
+            setup.augmenter(view_policies(config.augment))  # raises if a policy is wrong
+            yield from about_network(setup, build_method(setup))
+    except UserError as error:
+        yield wrong(str(error))
+
+
+def about_machine(device_name: str) -> Iterator[Finding]:
+    """Hardware and versions: what a bug report starts with."""
+    try:
+        device = choose_device(device_name)
+    except UserError:  # reported when the run is set up
+        device = choose_device("auto")
+    found = ", ".join(f"{name} {version}" for name, version in versions().items())
+    yield fine(f"machine: {hardware_name(device)}; {found}")
+    free_gib = shutil.disk_usage(".").free / 2**30
+    if free_gib < 2:
+        yield advice(f"only {free_gib:.1f} GiB of disk are free here; checkpoints may not fit")
+
+
+def about_data(setup: Setup) -> Iterator[Finding]:
+    """Splits, classes, and whether normalized pixels have mean 0 and standard deviation 1."""
+    dataset, config, spec = setup.dataset, setup.config, setup.spec
+    splits = (("train", dataset.train), ("val", dataset.val), ("test", dataset.test))
+    sizes = ", ".join(f"{len(split):,} {name}" for name, split in splits if split is not None)
+    yield fine(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
+    if dataset.skipped:
+        yield advice(f"{broken_words(dataset.skipped)} left out, such as {dataset.skipped[0].name!r}")
+    if setup.eval_set() is None:
+        yield advice(f"there is no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
+    if dataset.maybe_labels and not config.method.settings.needs_labels:
+        yield advice(f"no label column was found, so nothing will be evaluated; {setup.where_labels_may_be()}")
+    if dataset.train.labels is not None and config.method.settings.needs_labels:
+        counts_K = dataset.train.labels.bincount(minlength=setup.num_classes)
+        smallest, largest = int(counts_K.min()), int(counts_K.max())
+        if largest == 1 and config.method.name != "cross-entropy":
+            yield advice(
+                "every class has a single image, so an anchor's only positives are its own views and labels teach "
+                "nothing; add images of each class, or train without labels with the recipe images-ssl"
+            )
+        if largest > 10 * max(1, smallest) and config.data.sampler == "shuffle":
+            rarest = dataset.class_names[int(counts_K.argmin())]
+            yield advice(
+                f"classes have from {smallest} ({rarest}) to {largest} images; "
+                "data.sampler=balanced gives each class its share of every batch"
+            )
+    indices = torch.linspace(0, len(dataset.train) - 1, min(256, len(dataset.train))).long()
+    images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
+    x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
+    mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
+    if abs(mean) > 0.5 or not 0.5 < std < 2.0:
+        yield advice(
+            f"normalized images have mean {mean:.2f} and standard deviation {std:.2f} instead of 0 and 1; check that "
+            f"they are those of {dataset.name}. The recipe images measures both for any data"
+        )
+
+
+def about_batch(setup: Setup) -> Iterator[Finding]:
+    """What a batch contains, and whether the learning rate suits its size."""
+    config, labels_N = setup.config, setup.dataset.train.labels
+    local_batch(config, len(setup.dataset.train))
+    images, views = config.optim.batch_images, config.augment.views
+    num = images * views
+    size = f"{plural(images, 'image')} × {plural(views, 'view')} = {plural(num, 'embedding')}"
+    yield fine(f"batch: {size}, the number that the paper calls the batch size")
+    epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
+    if config.data.sampler == "balanced" and labels_N is not None:
+        classes, each, extra = balanced_shares(config, labels_N)
+        more = f" or {each + 1}" if extra else ""
+        yield fine(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
+    expected_lr = PAPER_LR_PER_VIEW * num
+    if config.optim.name == "sgd" and not expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR:
+        yield advice(
+            f"optim.lr={config.optim.lr:g} is far from the paper's ratio of 0.2 at 256 embeddings, "
+            f"which is {expected_lr:.2g} here"
+        )
+
+
+def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
+    """How many positives an anchor meets in a batch, and the loss of an untrained network: ln N for N equal terms."""
+    if config.method.name == "cross-entropy":
+        return
+    expected, by_label = expected_positives(config, labels_N), config.method.settings.needs_labels
+    if expected == 0:
+        where = "with one image of each class in a batch" if by_label else "without labels"
+        raise UserError(f"an anchor has no positives: {where}, augment.views must be 2 or more")
+    num_terms = denominator_of_equals(config, expected)
+    if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1:
+        value = f"ln {num_terms:.0f} = {math.log(num_terms):.2f}"
+        yield fine(f"an untrained loss is about {value}; a loss that stays there has not learned")
+    yield fine(f"positives: {expected:.1f} for each anchor on average")
+    has_others = labels_N is not None and int(labels_N.bincount().max()) > 1
+    if by_label and has_others and (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
+        yield advice("few anchors meet another of their class; raise optim.batch_images or set data.sampler=balanced")
+
+
+def expected_positives(config: Config, labels_N: Tensor | None) -> float:
+    """Views of the same image and, for methods that use labels, of other images of its class."""
+    views, batch = config.augment.views, config.optim.batch_images
+    if not config.method.settings.needs_labels or labels_N is None:
+        return views - 1
+    if config.data.sampler == "balanced":
+        classes, images, extra = balanced_shares(config, labels_N)
+        of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
+        return views * of_own_class / batch - 1
+    counts_K, num = labels_N.bincount().double(), len(labels_N)
+    share_of_pairs = (counts_K * (counts_K - 1)).sum().item() / max(1, num * (num - 1))
+    return views - 1 + views * (batch - 1) * share_of_pairs
+
+
+def denominator_of_equals(config: Config, positives: float) -> float:
+    """The loss's denominator without k1's term, in units of exp(s / τ), if every pair has the same similarity s."""
+    settings = config.method.settings
+    k2 = settings.k2 if isinstance(settings, TCL.Settings) else 1.0
+    return positives + k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
+
+
+def about_k1(setup: Setup) -> Iterator[Finding]:
+    """Whether the run has enough steps to undo what a large k1 does first: draw all embeddings together.
+
+    If all pairs have about the same similarity s, as in an untrained network, k1's term of the denominator
+    (equation 9) is r exp(-s - s/τ) times the other terms, with
+
+        r = k1 P / (P + k2 N)        for the P positives and N negatives of an anchor
+
+    So k1 times the share of positives matters. With labels that share is about one over the number of classes: the
+    fewer classes, the smaller the largest useful k1.
+    """
+    config = setup.config
+    settings, steps = config.method.settings, _num_steps(setup)
+    if not isinstance(settings, TCL.Settings) or not steps:
+        return
+    positives = expected_positives(config, setup.dataset.train.labels)
+    others = config.optim.batch_images * config.augment.views - 1
+    largest = max(LARGE_R, R_PER_STEP * steps) * denominator_of_equals(config, positives) / positives
+    if settings.k1 > largest:
+        unit = 10.0 ** math.floor(math.log10(largest))
+        yield advice(
+            f"method.k1={settings.k1:g} is large for {plural(steps, 'step')} where {100 * positives / others:.2g} % "
+            "of a batch are positives of an anchor, so the loss may stay near its untrained value; set "
+            f"method.k1={math.floor(largest / unit) * unit:g} or less, or find one with contune tune --how advise"
+        )
+
+
+def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
+    """The stem for this image size, and memory and time of the run, estimated from a short trial."""
+    config, size, stem = setup.config, setup.spec.image_size, setup.spec.stem
+    parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
+    yield fine(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
+    if stem == "imagenet" and size <= SMALL_IMAGE and setup.spec.encoder.startswith("resnet"):  # others have no choice
+        yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
+    if stem == "cifar" and size > SMALL_IMAGE:
+        yield advice(f"model.stem=cifar keeps {size}-pixel maps at full size, which is slow; use model.stem=auto")
+
+    views, steps, free = config.optim.batch_images * config.augment.views, _num_steps(setup), free_bytes(setup.device)
+    bytes_per_view = _activation_bytes(setup, method)
+    weights_gradients_momentum = 3 * sum(p.numel() * p.element_size() for p in method.parameters())
+    needed = weights_gradients_momentum + views * bytes_per_view
+    text = f"memory: about {needed / 2**30:.1f} GiB for a step, {free / 2**30:.1f} GiB are free"
+    yield fine(text) if needed < 0.9 * free else advice(f"{text}; lower optim.batch_images")
+    room = free // 2 if setup.device.type == "cuda" else CPU_TRIAL_BYTES
+    num_trial = max(MIN_TRIAL, min(views, MAX_TRIAL, room // bytes_per_view))
+    hours = steps * views * _seconds_per_view(setup, method, num_trial) / 3600
+    duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
+    yield fine(f"time: about {duration} for {plural(steps, 'step')}, estimated from {num_trial} images")
+
+
+def _num_steps(setup: Setup) -> int:
+    return len(setup.dataset.train) // setup.config.optim.batch_images * setup.config.optim.epochs
+
+
+def _activation_bytes(setup: Setup, method: Method) -> int:
+    """Outputs of all layers for one image: what the backward pass keeps."""
+    total, spec = 0, setup.spec
+
+    def count(module: nn.Module, inputs: object, output: object) -> None:
+        nonlocal total
+        if isinstance(output, Tensor):
+            total += output.numel() * output.element_size()
+
+    hooks = [m.register_forward_hook(count) for m in method.encoder.modules() if not list(m.children())]
+    with torch.no_grad(), setup.autocast():
+        method.encoder.eval()(torch.zeros(1, spec.channels, spec.image_size, spec.image_size, device=setup.device))
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def _seconds_per_view(setup: Setup, method: Method, num: int) -> float:
+    """The fastest of four passes: the first warms up, and others may wait for other programs."""
+    spec = setup.spec
+    images_BCHW = torch.randn(num, spec.channels, spec.image_size, spec.image_size, device=setup.device)
+    method.encoder.train()
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        with setup.autocast():
+            method.encoder(images_BCHW).square().mean().backward()
+        if setup.device.type == "cuda":
+            torch.cuda.synchronize(setup.device)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / num

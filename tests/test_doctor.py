@@ -1,0 +1,163 @@
+"""`contune doctor`: a line on each part of a run, advice, and what stops it."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from pictures import write_flat, write_picture
+
+from contune import doctor
+from contune.config import Config
+from contune.console import Finding
+from contune.doctor import examine, expected_positives
+from contune.recipes import RECIPES
+
+
+@pytest.fixture(autouse=True)
+def _no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_seconds_per_view", lambda setup, method, num: 3600 / (128 * 14 * 20))
+
+
+def findings(*overrides: str) -> list[Finding]:
+    return list(examine(RECIPES["digits"]().override(overrides)))
+
+
+def advice(*overrides: str) -> str:
+    return "\n".join(finding.text for finding in findings(*overrides) if finding.mark == "!")
+
+
+def images(folder: Path, **counts: int) -> tuple[str, ...]:
+    """Settings for a folder with this many images of each class and no test split."""
+    for label, num in counts.items():
+        for number in range(num):
+            write_picture(folder / label / f"{number}.png", seed=number)
+    return ("data.name=images", f"data.path={folder}", "data.image_size=8", "data.test_fraction=0")
+
+
+def test_a_healthy_recipe_gets_a_line_on_each_part() -> None:
+    found = findings()
+    assert {finding.mark for finding in found} == {"✓"}
+    starts = ["machine: ", "data: ", "batch: ", "an untrained", "positives: ", "encoder: ", "memory: ", "time: "]
+    assert [start for finding, start in zip(found, starts, strict=True) if not finding.text.startswith(start)] == []
+    text = "\n".join(finding.text for finding in found)
+    for words in (
+        "898 train, 899 test; 10 classes; 8 px",
+        "= 128 embeddings",
+        f"ln 127 = {math.log(127):.2f}",
+        "1.0 h",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("optim.lr=30",), "far from"),
+        (("optim.lr=0.1", "optim.batch_images=512"), "far from"),
+        (("optim.batch_images=4",), "few anchors"),
+        (("model.stem=imagenet",), "model.stem=imagenet shrinks 8-pixel"),
+        (("model.stem=cifar", "data.image_size=72"), "model.stem=cifar keeps 72-pixel"),
+        (("method.k1=5000",), "method.k1=1000 or less"),
+        (("method.k1=5000", "optim.epochs=1"), "for 14 steps"),
+        (("method.k1=30000", "method.k2=3"), "method.k1=3000 or less"),
+        (("method.k1=100000", "method.supervised=false"), "method.k1=10000 or less"),
+        (("method.k1=2000", "data.sampler=balanced", "data.images_per_class=32"), "method.k1=200 or less"),
+    ],
+)
+def test_settings_worth_a_change(overrides: tuple[str, ...], words: str) -> None:
+    assert words in advice(*overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        *(
+            (f"optim.batch_images={num // 2}", f"optim.lr={lr}")
+            for num, lr in ((32, 8e-3), (64, 9e-3), (256, 0.2), (512, 0.5), (1024, 1))  # the paper's own
+        ),
+        ("method.k1=5000", "optim.epochs=80"),
+        ("method.k1=5000", "optim.epochs=0"),
+        ("method.k1=1000",),
+        ("optim.epochs=1",),
+        ("optim.batch_images=8", "optim.lr=0.01"),
+        ("model.encoder=vit_tiny_patch16_224", "data.image_size=32", "model.stem=imagenet"),
+    ],
+)
+def test_settings_that_are_fine(overrides: tuple[str, ...]) -> None:
+    assert advice(*overrides) == ""
+
+
+def test_images_worth_a_change(tmp_path: Path) -> None:
+    unequal = images(tmp_path / "unequal", common=66, rare=3, single=1)
+    assert "from 1 (single) to 66 images; data.sampler=balanced" in advice(*unequal)
+    assert "no test split" in advice(*unequal)
+    balanced = findings(*unequal, "data.sampler=balanced")
+    assert not any(finding.is_bad for finding in balanced)
+    assert "balanced: 3 classes in a batch, 21 or 22 images of each" in [finding.text for finding in balanced]
+    assert "positives: 41.7 for each anchor on average" in [finding.text for finding in balanced]
+    alone = images(tmp_path / "alone", **{f"class{number}": 1 for number in range(20)})
+    small = (*alone, "optim.batch_images=10", "optim.lr=0.02")
+    assert "every class has a single image" in advice(*small)
+    assert "every class has a single image, so" not in advice(*small, "method.supervised=false")
+
+
+def test_broken_images_stop_it_or_are_left_out(tmp_path: Path) -> None:
+    write_flat(tmp_path, 80)
+    sorted(tmp_path.iterdir())[3].write_text("text")
+    broken = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "method.supervised=false")
+    last = findings(*broken)[-1]
+    assert last.is_bad
+    assert "data.broken=skip" in last.text
+    skipping = findings(*broken, "data.broken=skip", "optim.batch_images=32")
+    assert not any(finding.is_bad for finding in skipping)
+    assert any("1 broken image is left out" in finding.text for finding in skipping)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (("augment.policy=digits rotation=999",), "rotation"),
+        (("optim.batch_images=9999",), "898 training images"),
+        (("augment.views=1", "method.supervised=false"), "no positives"),
+        (("data.name=images", "data.path=nowhere"), "nowhere"),
+        (("run.device=gpu",), "run.device=auto"),
+        (("eval.split=val",), "data.val_fraction"),
+    ],
+)
+def test_what_stops_a_run_is_the_last_finding(overrides: tuple[str, ...], words: str) -> None:
+    found = findings(*overrides)
+    assert found[0].text.startswith("machine: ")
+    assert [finding.is_bad for finding in found] == [*[False] * (len(found) - 1), True]
+    assert words in found[-1].text
+
+
+def test_little_memory_disk_and_a_wrong_normalization(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_bytes", lambda device: 2**20)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 2**30}))
+    monkeypatch.setattr(doctor, "eval_transform", lambda images, size, mean, std: images.float())
+    text = advice()
+    for words in ("lower optim.batch_images", "only 1.0 GiB of disk", "instead of 0 and 1"):
+        assert words in text
+
+
+def test_expected_positives_by_hand() -> None:
+    labels_N = torch.tensor([0, 0, 1, 1])
+    config = Config().override(["optim.batch_images=3", "augment.views=3"])
+
+    def balanced(batch: int) -> Config:
+        own = ["augment.views=3", f"optim.batch_images={batch}", "data.sampler=balanced", "data.images_per_class=2"]
+        return Config().override(own)
+
+    assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 2 * 1 / 3)
+    assert expected_positives(config, torch.arange(9)) == 2
+    assert expected_positives(config, None) == 2
+    assert expected_positives(balanced(8), labels_N) == 3 * 4 - 1
+    assert expected_positives(balanced(9), labels_N) == pytest.approx(3 * (4 * 4 + 5 * 5) / 9 - 1)
+    assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2
+
+
+def test_the_untrained_loss_counts_negatives_k2_times() -> None:
+    positives = expected_positives(Config().override(["optim.batch_images=64"]), torch.arange(900) % 10)
+    terms = positives + 3 * (127 - positives)
+    assert any(f"ln {terms:.0f} = {math.log(terms):.2f}" in finding.text for finding in findings("method.k2=3"))
