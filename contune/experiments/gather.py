@@ -9,7 +9,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.experiments.outcome import Outcome, Result
 from contune.experiments.plan import Row
-from contune.run import RunFolder, gaps
+from contune.run import RunFolder, missing_keys
 
 Known = Mapping[str, Result]
 """Results of other places that count as done, by the name of the run folder that each stands for."""
@@ -68,7 +68,7 @@ def read_results(folder: Path) -> list[tuple[Path, Result]]:
             content = json.loads(path.read_text())
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue
-        if isinstance(content, dict) and not gaps(content):
+        if isinstance(content, dict) and not missing_keys(content):
             found.append((path, content))
     return found
 

@@ -1,6 +1,11 @@
-"""The encoder file that a run leaves: weights, how to build the network, and how to prepare images for it."""
+"""The files of a trained encoder: encoder.safetensors and classifier.safetensors. Loading them never unpickles.
+
+Shapes: N images, C channels, D features, K classes.
+"""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -16,14 +21,15 @@ from contune.errors import UserError
 from contune.files import whole_file
 from contune.models.encoders import build_encoder
 
-ENCODER_FILE = "encoder.safetensors"
-LARGEST = 8192
-"""Pixels a side: beyond it a file is mistaken about its images."""
+ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
+LARGEST_IMAGE = 8192
+"""Pixels per side. A file that claims more is damaged."""
+_DAMAGED = (SafetensorError, ValueError, TypeError, KeyError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
-    """All that is needed to build an encoder again and feed it."""
+    """What it takes to rebuild an encoder and prepare images for it."""
 
     encoder: str
     stem: str
@@ -32,16 +38,6 @@ class EncoderSpec:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-
-    def check(self) -> None:
-        """Whether a network can be built of this; a file may say anything."""
-        if not all(isinstance(text, str) for text in (self.encoder, self.stem, self.norm)):
-            raise UserError("encoder, stem and norm are names")
-        if self.channels not in (1, 3) or not isinstance(self.image_size, int) or not 1 <= self.image_size <= LARGEST:
-            raise UserError(f"it has {self.channels!r} channels of {self.image_size!r} pixels a side")
-        numbers = (*self.mean, *self.std)
-        if len(numbers) != 2 * self.channels or not all(map(isfinite, numbers)) or min(self.std) <= 0:
-            raise UserError(f"mean {self.mean} and deviation {self.std} do not fit {self.channels} channels")
 
     def build(self) -> nn.Module:
         return build_encoder(
@@ -52,97 +48,156 @@ class EncoderSpec:
 class ImageEncoder(nn.Module):
     """A trained encoder with its preprocessing: images in, features (N, num_features) out.
 
-    `encoder(images)` takes uint8 images (N, channels, H, W) of any size and prepares them itself, or floats
-    that are already of `spec.image_size` and normalised with `spec.mean` and `spec.std`.
+    `encoder(images)` takes uint8 images (N, channels, H, W) of any size and prepares them itself. It also takes floats
+    that are already resized to `spec.image_size` and normalized with `spec.mean` and `spec.std`.
     """
 
     def __init__(self, backbone: nn.Module, spec: EncoderSpec) -> None:
         super().__init__()
         self.backbone = backbone
         self.spec = spec
-        self.num_features = int(backbone.num_features)  # type: ignore[arg-type]  # timm models all carry it
+        self.num_features = int(backbone.num_features)  # type: ignore[arg-type]  # all timm models have it
 
     def prepare(self, images_NCHW: Tensor) -> Tensor:
-        """uint8 images as the encoder wants them: resized, scaled to 0..1, normalised, of the type of its weights."""
+        """uint8 images resized, scaled to 0..1, normalized, and in the dtype of the weights."""
         self._check(images_NCHW)
         if images_NCHW.dtype != torch.uint8:
             raise UserError(
-                f"only uint8 images of 0 to 255 can be prepared, got {images_NCHW.dtype}; floats that are resized and "
-                "normalised already go to the encoder itself"
+                f"prepare takes uint8 images of 0 to 255, got {images_NCHW.dtype}. Pass prepared images to the encoder "
+                "itself."
             )
         x_NCHW = eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
-        return x_NCHW.to(self._dtype())
+        weight = next(self.backbone.parameters(), None)  # None in a replica of DataParallel or a quantized network
+        return x_NCHW if weight is None else x_NCHW.to(weight.dtype)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
         self._check(images_NCHW)
-        if not (images_NCHW.dtype == torch.uint8 or images_NCHW.is_floating_point()):
-            raise UserError(
-                f"images must be uint8 of 0 to 255, or floats as encoder.prepare makes them of these, "
-                f"got {images_NCHW.dtype}; images.to(torch.uint8) makes the former"
-            )
         x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
         features_ND: Tensor = self.backbone(x_NCHW)
         return features_ND
 
     def _check(self, images_NCHW: Tensor) -> None:
+        wanted = f"images must be a uint8 or float tensor (N, {self.spec.channels}, H, W)"
         if not isinstance(images_NCHW, Tensor):
-            raise UserError(
-                f"images must be a tensor (N, {self.spec.channels}, H, W), got a {type(images_NCHW).__name__}; "
-                "torch.from_numpy makes one of an array, and `contune.embed` reads files"
-            )
-        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # sizes are tensors then: a warning
+            raise UserError(f"{wanted}, got a {type(images_NCHW).__name__}. `contune.embed` reads image files.")
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # sizes are tensors while tracing
             return
-        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels:
-            raise UserError(f"images must be (N, {self.spec.channels}, H, W), got shape {tuple(images_NCHW.shape)}")
-
-    def _dtype(self) -> torch.dtype:
-        """Of the weights; a replica in `DataParallel` and a quantised network have none to ask."""
-        for weight in self.backbone.parameters():
-            return weight.dtype
-        return torch.float32
+        is_number = images_NCHW.dtype == torch.uint8 or images_NCHW.is_floating_point()
+        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels or not is_number:
+            raise UserError(f"{wanted}, got {images_NCHW.dtype} of shape {tuple(images_NCHW.shape)}.")
 
 
 def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in backbone.state_dict().items()}
-    content = save(tensors, metadata={"contune": json.dumps(asdict(spec))})
-    with whole_file(path) as part:
-        part.write_bytes(content)
+    _write(path, backbone.state_dict(), asdict(spec))
 
 
 def load_encoder(path: str | Path) -> ImageEncoder:
-    """The encoder of a run folder or of an `encoder.safetensors`, in evaluation mode, on the CPU."""
+    """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU."""
     if not isinstance(path, str | Path):
-        raise UserError(f"an encoder is loaded from a run folder or its {ENCODER_FILE}, got a {type(path).__name__}")
+        raise UserError(f"load_encoder takes a run folder or its {ENCODER_FILE}, got a {type(path).__name__}.")
     file = Path(path)
     file = file / ENCODER_FILE if file.is_dir() else file
     if not file.exists():
-        from contune.run import one_of_them  # run.py imports this module
+        from contune.run import hint_at_seeds  # run.py imports this module
 
-        way_out = one_of_them(Path(path)) or "a run folder has one once its training has ended"
-        raise UserError(f"no encoder at {file}; {way_out}")
+        fix = hint_at_seeds(Path(path)) or "A run folder has one after training."
+        raise UserError(f"no encoder at {file}. {fix}")
     try:
-        with safe_open(file, framework="pt") as opened:
-            metadata: dict[str, str] = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (not a dict)
-    except SafetensorError as error:
-        raise UserError(f"{file} cannot be read as safetensors: {error}") from None
-    spec = _spec(metadata, file)
+        tensors, about = _read(file)
+        spec = _checked_spec(about)
+    except _DAMAGED as error:
+        raise UserError(f"{file} is not an encoder that contune wrote: {error}") from None
     backbone = spec.build()
     try:
         backbone.load_state_dict(tensors)
     except RuntimeError:
-        raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes") from None
+        raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
 
 
-def _spec(metadata: dict[str, str], file: Path) -> EncoderSpec:
-    if "contune" not in metadata:
-        raise UserError(f"{file} holds weights but no contune description; it was not written by a contune run")
-    try:
-        values: dict[str, Any] = json.loads(metadata["contune"])
-        values["mean"], values["std"] = tuple(map(float, values["mean"])), tuple(map(float, values["std"]))
-        spec = EncoderSpec(**values)
-        spec.check()
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UserError(f"the description in {file} is not one that contune wrote: {error}") from None
+def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
+    """A spec from a file, which may contain anything."""
+    spec = EncoderSpec(**{**about, "mean": tuple(map(float, about["mean"])), "std": tuple(map(float, about["std"]))})
+    numbers = (*spec.mean, *spec.std)
+    if not all(isinstance(text, str) for text in (spec.encoder, spec.stem, spec.norm)):
+        raise ValueError("encoder, stem and norm must be names")
+    if spec.channels not in (1, 3) or not isinstance(spec.image_size, int) or not 1 <= spec.image_size <= LARGEST_IMAGE:
+        raise ValueError(f"{spec.channels!r} channels of {spec.image_size!r} pixels per side")
+    if len(numbers) != 2 * spec.channels or not all(map(isfinite, numbers)) or min(spec.std) <= 0:
+        raise ValueError(f"mean {spec.mean} and standard deviation {spec.std} for {spec.channels} channels")
     return spec
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Classifier:
+    """A linear classifier on the features, with the names of its classes."""
+
+    weight_KD: Tensor
+    bias_K: Tensor
+    class_names: tuple[str, ...]
+    measure: str
+    """The measure it comes from: `linear`, `linear-fast`, or `classifier` if it was trained with the encoder."""
+
+    def probabilities(self, features_ND: Tensor) -> Tensor:
+        """(N, K)"""
+        return torch.softmax(self._scores(features_ND), dim=1)
+
+    def predict(self, features_ND: Tensor) -> Tensor:
+        """The index of the most probable class of each image, (N,)."""
+        return self._scores(features_ND).argmax(dim=1)
+
+    def _scores(self, features_ND: Tensor) -> Tensor:
+        return features_ND.float() @ self.weight_KD.T + self.bias_K
+
+
+def save_classifier(path: Path, classifier: Classifier) -> None:
+    tensors = {"weight": classifier.weight_KD.float(), "bias": classifier.bias_K.float()}
+    _write(path, tensors, {"class_names": classifier.class_names, "measure": classifier.measure})
+
+
+def load_classifier(run: Path) -> Classifier:
+    file = run / CLASSIFIER_FILE
+    if not file.exists():
+        raise UserError(
+            f"{run} has no {CLASSIFIER_FILE}: it was trained without labels or evaluated without a linear probe. "
+            f"`contune eval {run} eval.linear=fast` writes one if its data has labels; otherwise add data.path=FOLDER "
+            "with labeled images."
+        )
+    try:
+        tensors, about = _read(file)
+        names = tuple(map(str, about["class_names"]))
+        if tensors["weight"].shape[:1] != (len(names),):
+            raise ValueError(f"{len(names)} class names for weights of another number")
+        return Classifier(
+            weight_KD=tensors["weight"], bias_K=tensors["bias"], class_names=names, measure=str(about["measure"])
+        )
+    except _DAMAGED as error:
+        raise UserError(f"{file} is not a classifier that contune wrote: {error}") from None
+
+
+def _write(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    content = save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+        metadata={"contune": json.dumps(about)},
+    )
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def _read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a file and the description that contune wrote beside them."""
+    with safe_open(file, framework="pt") as opened:
+        about = json.loads((opened.metadata() or {})["contune"])
+        return {name: opened.get_tensor(name) for name in opened.keys()}, about  # noqa: SIM118  (not a dict)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards each part of the module has its own mode again."""
+    in_training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part in in_training:
+            part.training = True
