@@ -26,16 +26,22 @@ from contune.models import load_encoder
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
 from contune.train.checkpoint import CHECKPOINT, load_checkpoint
-from contune.train.order import epoch_indices
-from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
-from contune.train.skipped import way_around
+from contune.train.setup import (
+    Setup,
+    broken_image_hint,
+    build_method,
+    epoch_indices,
+    local_batch,
+    open_setup,
+    view_policies,
+)
 from contune.train.trainer import AUGMENT_STREAM
 
 NUM_BATCHES = 8
 TUNED = ("method.k1", "method.k2")
 
 
-@way_around()
+@broken_image_hint()
 def analyze_run(
     folder: RunFolder,
     overrides: list[str],

@@ -16,10 +16,17 @@ from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE
-from contune.train.order import balanced_shares, epoch_indices
-from contune.train.result import versions
-from contune.train.setup import Setup, build_method, local_batch, open_setup, view_policies
-from contune.train.skipped import broken_words, way_around
+from contune.train.log import versions
+from contune.train.setup import (
+    Setup,
+    balanced_shares,
+    broken_image_hint,
+    build_method,
+    epoch_indices,
+    local_batch,
+    open_setup,
+    view_policies,
+)
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 FAR_LR = 6.0
@@ -44,7 +51,7 @@ CPU_TRIAL_BYTES = 2**27
 def examine(config: Config) -> Iterator[Finding]:
     """Findings in the order of a run. An error that would stop the run ends the examination."""
     try:
-        with way_around():
+        with broken_image_hint():
             yield from about_machine(config.run.device)
             setup = open_setup(config)
             yield from about_data(setup)
@@ -77,7 +84,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     sizes = ", ".join(f"{len(split):,} {name}" for name, split in splits if split is not None)
     yield fine(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
     if dataset.skipped:
-        yield advice(f"{broken_words(dataset.skipped)} left out, such as {dataset.skipped[0].name!r}")
+        yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
         yield advice(f"there is no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
     if dataset.maybe_labels and not config.method.settings.needs_labels:

@@ -4,10 +4,12 @@ Shapes: N images, D features.
 """
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
-from contune.console import progress
+from contune.console import progress, report_to, said_to
 from contune.data import Dataset, ImageSet, TensorImages
 from contune.data.given import given_images
 from contune.data.loader import build_loader
@@ -31,7 +33,6 @@ from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE
 from contune.recipes.images import for_method
 from contune.run import RunFolder
-from contune.train.guest import own_random_numbers, silence
 from contune.train.log import read_metrics
 from contune.train.setup import build_method, setup_for
 from contune.train.trainer import Trainer
@@ -39,6 +40,7 @@ from contune.train.trainer import Trainer
 SIZE_OF_PICTURES = 128
 """Pixels a side for pictures and files, whose own sizes differ."""
 ESTIMATOR_FILE = "estimator.json"
+_ONE_AT_A_TIME = RLock()
 
 
 class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
@@ -221,3 +223,21 @@ def _labelled(X: Any, y: Any) -> tuple[ImageSet, np.ndarray | None]:
 
 def _is_array(images: ImageSet) -> bool:
     return isinstance(images.images, TensorImages)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Show no progress; turn what training says into one warning at the end."""
+    remarks: list[str] = []
+    with report_to(lambda report: None), said_to(remarks.append):
+        yield
+    if remarks:
+        warnings.warn("\n".join(remarks).strip(), stacklevel=4)
+
+
+@contextmanager
+def own_random_numbers() -> Iterator[None]:
+    """Training seeds torch; keep the caller's random state unchanged. Threads take turns."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices=devices):
+        yield

@@ -10,7 +10,7 @@ from contune.analysis.measured import Measured
 from contune.analysis.page import escape, lead, missing, section, shorten
 from contune.analysis.thumbnails import thumbnail
 from contune.console import plural
-from contune.eval.scores import confusion
+from contune.eval.evaluate import confusion
 
 MAX_CLASSES = 10
 MAX_MISTAKES = 10

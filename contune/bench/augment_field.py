@@ -12,7 +12,7 @@ from contune.bench.augment_kornia import kornia_contestants
 from contune.bench.augment_task import CHANNELS, MEAN, STD, Contestant, Started, Task
 from contune.bench.augment_torchvision import torchvision_contestants
 from contune.data.augment import Augmenter, build_policy
-from contune.train.graph import WARMUP_CALLS, GraphedStep
+from contune.train.engine import WARMUP_CALLS, CapturedStep
 
 
 def everyone(policies: list[str], device: torch.device) -> tuple[list[Contestant], list[str]]:
@@ -53,7 +53,7 @@ def _start(task: Task, *, backend: str, recorded: bool) -> Iterator[Started]:
     def step(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         return {"views": augmenter.stacked(images_BCHW, augmenter.draw(len(images_BCHW), generator))}
 
-    run = GraphedStep(step, generator) if recorded else step
+    run = CapturedStep(step, generator) if recorded else step
     for _ in range(WARMUP_CALLS if recorded else 0):
         run(images_BCHW, None)
     yield Started(call=lambda: run(images_BCHW, None)["views"], note="recorded as a CUDA graph" if recorded else "")

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from contune.device import Autocast
 from contune.models import EncoderSpec
-from contune.models.fused_resnet import fuse_norms
+from contune.models.fused_norm import fuse_norms
 from contune.train.engine import Engine
-from contune.train.graph import GraphedStep, Step
+from contune.train.engine import CapturedStep, Step
 from contune.train.optim import build_optimizer
 
 
@@ -27,7 +27,7 @@ def encoder_step(
         fuse_norms(encoder)
     views = views.contiguous(memory_format=memory_format)
     step = (_training if trained else _forward_alone)(encoder, autocast, compiled=engine.compiled)
-    run: Step = GraphedStep(step, torch.Generator(views.device)) if engine.recorded else step
+    run: Step = CapturedStep(step, torch.Generator(views.device)) if engine.captured else step
     return lambda: run(views, None)
 
 

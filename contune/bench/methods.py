@@ -24,7 +24,7 @@ from contune.data.loader import Batch
 from contune.errors import UserError, unknown
 from contune.models import build_encoder
 from contune.recipes import find_recipe, ssl
-from contune.train.engine import can_record
+from contune.train.engine import can_capture
 from contune.train.trainer import Trainer
 
 RECIPES_BY_METHOD = {
@@ -55,7 +55,7 @@ def run_methods_bench(
         seconds: for each step and each pass, give or take, after it was compiled and recorded.
     """
     where = clocked_device(device)
-    engine = engine or ("graph" if can_record(where) else "eager")
+    engine = engine or ("graph" if can_capture(where) else "eager")
     methods = list(dict.fromkeys(methods)) or list(RECIPES_BY_METHOD)
     _check(methods, encoder, images, engine, seconds, where)
     out = out or record.default_path("methods", where)
@@ -95,7 +95,7 @@ def _check(
         raise UserError(f"images must be at least 2, as losses compare them with each other, got {images}")
     if engine not in ENGINES or engine == "auto":
         raise unknown("engine", engine, [name for name in ENGINES if name != "auto"])
-    if engine in ("graph", "fused") and not can_record(device):
+    if engine in ("graph", "fused") and not can_capture(device):
         raise UserError(f"engine {engine} takes a single process on a CUDA device; use eager or compile")
     if not seconds > 0:
         raise UserError(f"seconds must be above 0, got {seconds:g}")

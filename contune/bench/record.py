@@ -14,7 +14,7 @@ import torch
 from contune.device import hardware_name
 from contune.errors import UserError
 from contune.files import check_like, check_out, make_folder_of, write_whole
-from contune.train.result import git_revision, versions
+from contune.train.log import git_revision, versions
 
 RESULTS = Path("benchmarks") / "results"
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from contune.bench.batch import Batch
 from contune.bench.contestants import Contestant
-from contune.train.graph import WARMUP_CALLS, on_side_stream
+from contune.train.engine import WARMUP_CALLS, on_side_stream
 
 
 def forward_backward(contestant: Contestant, batch: Batch) -> Tensor:

@@ -23,8 +23,8 @@ from contune.losses import tcl_loss
 from contune.models import EncoderSpec
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.engine import Engine, can_record
-from contune.train.graph import GraphedStep
+from contune.train.engine import Engine, can_capture
+from contune.train.engine import CapturedStep
 from contune.train.log import MetricsLog
 from contune.train.optim import build_optimizer
 from contune.train.setup import Setup, build_method
@@ -153,9 +153,9 @@ def _logged(trainer: Trainer, batches: Iterator[Batch], log: MetricsLog) -> Call
 
 def _encoder_alone(setup: Setup, num_views: int) -> Callable[[], object]:
     """Compiled with its autocast and recorded on a GPU, as it is on a CPU."""
-    on_gpu = can_record(setup.device)
+    on_gpu = can_capture(setup.device)
     views = torch.randn(num_views, 3, IMAGE_SIZE, IMAGE_SIZE, device=setup.device)
-    engine = Engine(compiled=on_gpu, recorded=on_gpu)
+    engine = Engine(compiled=on_gpu, captured=on_gpu)
     return encoder_step(setup.spec, views, autocast=setup.autocast, engine=engine, trained=True)
 
 
@@ -170,7 +170,7 @@ def _augmentation(setup: Setup) -> Callable[[], object]:
         views = augmenter.apply(images_BCHW, augmenter.draw(len(images_BCHW), generator), setup.view_dtype)
         return {str(number): view for number, view in enumerate(views)}
 
-    run = GraphedStep(step, generator) if can_record(device) else step
+    run = CapturedStep(step, generator) if can_capture(device) else step
     return lambda: run(images_BCHW, None)
 
 
@@ -183,5 +183,5 @@ def _loss(num_views: int, device: torch.device) -> Callable[[], object]:
         (gradient,) = torch.autograd.grad(loss, z_ND)
         return {"loss": loss.detach(), "gradient": gradient}
 
-    run = GraphedStep(step, torch.Generator(device)) if can_record(device) else step
+    run = CapturedStep(step, torch.Generator(device)) if can_capture(device) else step
     return lambda: run(labels_N, None)

@@ -59,18 +59,18 @@ def train(
 
 def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     from contune.console import say, show_measures
+    from contune.report import train_and_report
     from contune.run import RunFolder
-    from contune.train.session import train as run_training
-    from contune.train.stopwatch import in_words
+    from contune.train.session import stages_in_words
 
     folder = RunFolder(out or Path("runs") / run_name(recipe, overrides))
-    result = run_training(config_of(recipe, overrides), folder)
+    result = train_and_report(config_of(recipe, overrides), folder)
     if not result:
         return  # not the main process
     say()
     show_measures(result)
     if "stages" in result:
-        say(f"\ntook     {in_words(result['stages'], result.get('resumed_at'))}")
+        say(f"\ntook     {stages_in_words(result['stages'], result.get('resumed_at'))}")
     say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
     if folder.report_file.exists():
         say(f"report   {folder.report_file}")
@@ -80,9 +80,9 @@ def _train_seeds(
     recipe: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool
 ) -> None:
     from contune.console import show_table
+    from contune.report import train_and_report
     from contune.run import seed_folder
-    from contune.train.many import Job, run_many
-    from contune.train.summary import COLUMNS, summary
+    from contune.train.many import SUMMARY_COLUMNS, Job, run_many, summary
 
     refuse_torchrun("--seeds")
     if any(word.startswith("run.seed=") for word in overrides):
@@ -91,9 +91,9 @@ def _train_seeds(
     for seed in seeds:
         own = overrides if seed == config_of(recipe, overrides).run.seed else [*overrides, f"run.seed={seed}"]
         folder = seed_folder(out, seed) if out is not None else Path("runs") / run_name(recipe, own)
-        jobs.append(Job(config_of(recipe, own), folder, f"seed {seed}"))
+        jobs.append(Job(config_of(recipe, own), folder, f"seed {seed}", train_and_report))
     results = run_many(jobs, parallel)
-    show_table(COLUMNS, summary(jobs, results), numbers=COLUMNS[1:3])
+    show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
     failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
     for job, result in failed:
         print(f"contune: {job.title}: {result['error']}", file=sys.stderr)

@@ -1,21 +1,21 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
 from contune.console import progress
+from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.eval.features import extract_features
-from contune.eval.knn import knn_protocol, knn_scores
-from contune.eval.linear import linear_protocol, train_linear
-from contune.eval.logistic import fit_logistic, logistic_protocol
-from contune.eval.scores import Measure, measure
-from contune.models.classifier import Classifier
-from contune.train.setup import Setup
+from contune.eval.measures import MEASURES
+from contune.eval.probes import WEIGHT_PENALTY, Capture, fit_logistic, knn_scores, train_linear
+from contune.models.saved import Classifier, EncoderSpec
 
 RAW_PIXEL_LIMIT = 2_000_000
 """Training values (images × pixels) up to which raw pixels are measured too: where that takes seconds."""
@@ -23,137 +23,143 @@ RAW_PIXEL_LIMIT = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """What was measured, and what a report draws it from."""
+    """What was measured, and what a report draws from it."""
 
-    measures: list[Measure]
+    scores: list[dict[str, Any]]
+    """Entries of result.json's `measures`: name, top1, top5, per_class, protocol, split, num_images."""
     features_MD: Tensor
     """Of the measured split, on the CPU."""
     classifier: Classifier | None = None
-    """To take home: the one trained with the encoder, else the best probe; None where there is neither."""
+    """The one trained with the encoder, else the best probe; None without labels or a linear probe."""
 
     @property
     def predicted_M(self) -> Tensor | None:
-        """The classes that it takes the images for."""
+        """The class of each image according to `classifier`."""
         return None if self.classifier is None else self.classifier.predict(self.features_MD)
 
     @property
     def predicted_by(self) -> str:
-        """Which of the measures that is; empty where there is none."""
+        """The key of the measure that `classifier` belongs to; empty where there is none."""
         return "" if self.classifier is None else self.classifier.measure
 
 
 def evaluate(
-    setup: Setup,
     encoder: nn.Module,
     train: Loader,
     test: Loader,
+    *,
+    spec: EncoderSpec,
+    class_names: tuple[str, ...],
+    settings: EvalConfig,
+    augmenter: Augmenter,
+    policy: str,
+    seed: int = 0,
+    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    capture: Capture | None = None,
     classifier: nn.Module | None = None,
-    on_features: Callable[[Tensor], None] = lambda features_MD: None,
 ) -> Evaluation:
-    """The protocols that `eval.*` names. Without labels there is nothing to measure, only features.
+    """Measures an encoder by the protocols that `settings` names. Without labels there are only features.
 
-    `on_features` is called with those of the test images before anything is measured.
+    augmenter, policy: for the paper's probe, one view of each image, and how the config writes it.
+    capture: makes the probe's step a CUDA graph.
+    classifier: the one that was trained together with the encoder, if there is one.
     """
-    features = {name: _features(setup, encoder, loader, name) for name, loader in (("train", train), ("test", test))}
-    on_features(features["test"])
-    if train.labels_N is None or test.labels_N is None:
-        return Evaluation(measures=[], features_MD=features["test"].cpu())
+    features = []
+    for name, loader in (("train", train), ("test", test)):
+        with progress(f"{name} features", len(loader), unit="images") as advance:
+            features.append(extract_features(encoder, loader, spec, autocast=autocast, advance=advance))
+    train_ND, test_MD = features
+    labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
+    if labels_N is None or labels_M is None:
+        return Evaluation(scores=[], features_MD=test_MD.cpu())
 
-    protocols = _Protocols(setup, test.labels_N)
-    measures = protocols.cached_features(features["train"], train.labels_N, features["test"])
+    found: list[dict[str, Any]] = []
+    linear_layers: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def add(key: str, scores_MK: Tensor, **values: Any) -> None:
+        protocol = MEASURES[key].protocol.format(**values)
+        found.append(score(key, scores_MK, labels_M, class_names, protocol=protocol, split=settings.split))
+
+    def measure_features(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
+        if settings.linear != "none":
+            probe = fit_logistic(train_ND, labels_N, num_classes)
+            add(f"{prefix}linear-fast", probe.scores(test_MD), weight_penalty=WEIGHT_PENALTY)
+            linear_layers[f"{prefix}linear-fast"] = probe.as_linear()
+        knn = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
+        add(f"{prefix}knn", knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
+
+    measure_features(train_ND, test_MD)
     if classifier is not None:
-        with torch.no_grad():
-            scores_MK = classifier(features["test"])
-        protocol = "the classifier trained with the encoder, cross-entropy, last epoch"
-        measures.append(protocols.measure("classifier", scores_MK, protocol))
         assert isinstance(classifier, nn.Linear), type(classifier)
-        protocols.keep("classifier", classifier.weight, classifier.bias)
-    if setup.config.eval.linear == "paper":
-        measures.append(protocols.paper(encoder, train, features["test"]))
-    measures += protocols.raw_pixels(train, test)
-    return Evaluation(measures=measures, features_MD=features["test"].cpu(), classifier=protocols.classifier)
-
-
-class _Protocols:
-    """One method a protocol; each scores the test images and names itself."""
-
-    def __init__(self, setup: Setup, labels_M: Tensor) -> None:
-        self.setup, self.config, self.labels_M = setup, setup.config.eval, labels_M
-        self.classifier: Classifier | None = None
-
-    def keep(self, name: str, weight_KD: Tensor, bias_K: Tensor) -> None:
-        """The last of them is the best, but none replaces the classifier that the encoder was trained with."""
-        if self.classifier is None or self.classifier.measure != "classifier":
-            self.classifier = Classifier(
-                weight_KD=weight_KD.detach().cpu(),
-                bias_K=bias_K.detach().cpu(),
-                class_names=self.setup.dataset.class_names,
-                measure=name,
-            )
-
-    def measure(self, name: str, scores_MK: Tensor, protocol: str) -> Measure:
-        return measure(
-            name,
-            scores_MK,
-            self.labels_M,
-            self.setup.dataset.class_names,
-            protocol=protocol,
-            split=self.config.split,
-        )
-
-    def cached_features(
-        self, train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, *, raw_pixels: bool = False
-    ) -> list[Measure]:
-        """The two protocols that need no more than numbers for each image."""
-        config, num_classes = self.config, self.setup.num_classes
-        prefix, words = ("pixels-", ("raw pixels",)) if raw_pixels else ("", ())
-        votes_MK = knn_scores(
-            train_ND, labels_N, test_MD, num_classes, k=config.knn_k, temperature=config.knn_temperature
-        )
-        protocol = knn_protocol(min(config.knn_k, len(train_ND)), config.knn_temperature, *words)
-        knn = self.measure(prefix + "knn", votes_MK, protocol)
-        if config.linear == "none":
-            return [knn]
-        probe = fit_logistic(train_ND, labels_N, num_classes)
-        if not raw_pixels:
-            self.keep("linear-fast", *probe.as_linear())
-        return [self.measure(prefix + "linear-fast", probe.scores(test_MD), logistic_protocol(*words)), knn]
-
-    def paper(self, encoder: nn.Module, train: Loader, test_MD: Tensor) -> Measure:
-        config: EvalConfig = self.config
-        policy = self.setup.config.augment.policy
-        with progress("probe", config.linear_epochs, unit="epochs") as advance:
-            linear = train_linear(
+        with torch.no_grad():
+            add("classifier", classifier(test_MD))
+        linear_layers["classifier"] = classifier.weight, classifier.bias
+    if settings.linear == "paper":
+        with progress("probe", settings.linear_epochs, unit="epochs") as advance:
+            probe = train_linear(
                 encoder,
                 train,
-                self.setup.augmenter([policy]),
+                augmenter,
                 test_MD.shape[1],
-                self.setup.num_classes,
-                epochs=config.linear_epochs,
-                lr=config.linear_lr,
-                batch=config.linear_batch,
-                seed=self.setup.config.run.seed,
-                autocast=self.setup.autocast,
+                num_classes,
+                epochs=settings.linear_epochs,
+                lr=settings.linear_lr,
+                batch=settings.linear_batch,
+                seed=seed,
+                autocast=autocast,
+                capture=capture,
                 advance=advance,
             )
-        protocol = linear_protocol(
-            epochs=config.linear_epochs, lr=config.linear_lr, batch=min(config.linear_batch, len(train)), policy=policy
-        )
-        self.keep("linear", linear.weight, linear.bias)
+        batch = min(settings.linear_batch, len(train))
         with torch.no_grad():
-            return self.measure("linear", linear(test_MD), protocol)
+            add(
+                "linear",
+                probe(test_MD),
+                epochs=settings.linear_epochs,
+                lr=settings.linear_lr,
+                batch=batch,
+                policy=policy,
+            )
+        linear_layers["linear"] = probe.weight, probe.bias
+    resident = isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)
+    if resident and train.images_NCHW.numel() <= RAW_PIXEL_LIMIT:
+        # The same on the images themselves: what an encoder has to beat.
+        measure_features(*(x.images_NCHW.flatten(1).float() / 255 for x in (train, test)), prefix="pixels-")
+    key = next((key for key in ("classifier", "linear", "linear-fast") if key in linear_layers), None)
+    kept = None
+    if key is not None:
+        weight_KD, bias_K = (tensor.detach().cpu() for tensor in linear_layers[key])
+        kept = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
+    return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=kept)
 
-    def raw_pixels(self, train: Loader, test: Loader) -> list[Measure]:
-        """The same protocols on the images themselves: what an encoder has to beat."""
-        if not (isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)):
-            return []
-        if train.images_NCHW.numel() > RAW_PIXEL_LIMIT:
-            return []
-        assert train.labels_N is not None
-        train_ND, test_MD = (x.images_NCHW.flatten(1).float() / 255 for x in (train, test))
-        return self.cached_features(train_ND, train.labels_N, test_MD, raw_pixels=True)
+
+def score(
+    key: str, scores_NK: Tensor, labels_N: Tensor, class_names: tuple[str, ...], *, protocol: str, split: str
+) -> dict[str, Any]:
+    """An entry of result.json's `measures`: accuracies in per cent of scores (higher is likelier) for K classes.
+
+    `top5` is None where there are fewer than six classes.
+    """
+    labels_N = labels_N.to(scores_NK.device)
+    num_classes = scores_NK.shape[1]
+    hits_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices == labels_N[:, None]
+    hit_N = hits_N5[:, 0]
+
+    def percent(hit_N: Tensor) -> float:
+        return float(100 * hit_N.sum().item() / len(hit_N))
+
+    return {
+        "name": key,
+        "top1": percent(hit_N),
+        "top5": percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
+        "per_class": {class_names[k]: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()},
+        "protocol": protocol,
+        "split": split,
+        "num_images": len(labels_N),
+    }
 
 
-def _features(setup: Setup, encoder: nn.Module, loader: Loader, name: str) -> Tensor:
-    with progress(f"{name} features", len(loader), unit="images") as advance:
-        return extract_features(encoder, loader, setup.spec, autocast=setup.autocast, advance=advance)
+def confusion(predicted_N: Tensor, labels_N: Tensor, num_classes: int) -> Tensor:
+    """(K, K) counts: row the true class, column the predicted one."""
+    cells = labels_N.cpu() * num_classes + predicted_N.cpu()
+    return torch.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes)

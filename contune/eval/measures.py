@@ -1,4 +1,4 @@
-"""The measures of an encoder: the one place that names them. Importing it needs neither torch nor anything else heavy."""
+"""The measures of an encoder: the one place that names them. It imports nothing heavy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

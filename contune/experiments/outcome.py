@@ -6,7 +6,7 @@ from typing import Any
 
 from contune.experiments.plan import PIXELS, Row
 from contune.report.statistics import PairedDifference, Spread, paired
-from contune.train.collapse import COLLAPSED_RANK
+from contune.train.monitors import COLLAPSED_RANK
 
 Result = dict[str, Any]
 """The content of a result.json."""

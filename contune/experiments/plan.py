@@ -8,6 +8,7 @@ from pathlib import Path
 from contune.config import MACHINE_SETTINGS, Config
 from contune.errors import UserError
 from contune.recipes import find_recipe
+from contune.report import train_and_report
 from contune.settings import split_assignment
 from contune.train.many import Job
 
@@ -118,7 +119,8 @@ def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], fo
     found: dict[Path, Job] = {}
     for seed in seeds:
         for row in rows:
-            job = Job(row.config(overrides, seed), folder / row.folder(seed), f"{row.title}, seed {seed}")
+            title = f"{row.title}, seed {seed}"
+            job = Job(row.config(overrides, seed), folder / row.folder(seed), title, train_and_report)
             found.setdefault(job.folder, job)
     return list(found.values())
 

@@ -1,1 +1,15 @@
 """What a person looks at: the report of a run, the comparison of several, and the style of every plot."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contune.config import Config
+    from contune.run import RunFolder
+
+
+def train_and_report(config: "Config", folder: "RunFolder") -> dict[str, Any]:
+    """Train with a report at the end: what `contune train` and `contune experiment` run, also in other processes."""
+    from contune.report.page import write_report  # imported late: matplotlib and torch take seconds
+    from contune.train.session import train
+
+    return train(config, folder, write_report=write_report)

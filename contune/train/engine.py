@@ -1,13 +1,14 @@
-"""How a training step is run: as it is, recorded as a CUDA graph, with its forward pass compiled, or its norms fused.
+"""How a training step runs: eager, captured as a CUDA graph, with its forward pass compiled, or its norms fused.
 
-A GPU finishes the kernels of a small network's step faster than Python starts them, and batch-norm, ReLU and
-addition, one kernel each, move more memory than the convolutions between them. Recording answers the first; the
-second the compiler, which fuses them, or, for ResNets, kernels of our own.
+A GPU finishes the kernels of a small network's step faster than Python launches them, and batch-norm, ReLU and
+addition, one kernel each, move more memory than the convolutions between them. Capturing solves the first problem.
+The compiler, or for ResNets custom kernels, solves the second by fusing them.
 """
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,47 +23,55 @@ from contune.methods.base import Output
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
 STEPS_WORTH_MORE_THAN_FUSED = 100_000
-"""Our own kernels are ready in seconds, compiled ones are a few per cent faster: by the rates in `benchmarks/README.md`
-these have caught up after some 50,000 steps of a ResNet-50 and 200,000 of a ResNet-18."""
+"""Custom kernels are ready in seconds, compiled ones are a few per cent faster: by the rates in `benchmarks/README.md`
+the compiler has caught up after some 50,000 steps of a ResNet-50 and 200,000 of a ResNet-18."""
+WARMUP_CALLS = 3
+"""Eager calls before a capture, so that optimizer state and cached constants exist."""
+CHECKED = "checked"
+"""Among the outputs of a checked step: its loss and its largest gradient."""
+TAKEN = "taken"
+"""Among the outputs of a checked step: 1 if it was taken, 0 if it was undone. The other outputs are then 0 too."""
 
+Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
+"""From raw images and labels to the scalars worth a curve."""
 Forward = Callable[[Sequence[Tensor], Tensor | None], Output]
+Part = nn.Module | torch.optim.Optimizer
+"""Something that a step changes."""
 
 
 class Engine(NamedTuple):
     compiled: bool
     """Forward pass, autocast and loss compiled as one."""
-    recorded: bool
+    captured: bool
     """The whole step replayed as one CUDA graph."""
     fused: bool = False
-    """Batch-norm, addition and ReLU of ResNets by `models.fused_resnet`."""
+    """Batch-norm, addition and ReLU of ResNets by custom kernels."""
 
     def __str__(self) -> str:
-        names = {"compiled": self.compiled, "fused": self.fused, "recorded as a CUDA graph": self.recorded}
+        names = {"compiled": self.compiled, "fused": self.fused, "captured as a CUDA graph": self.captured}
         return " and ".join(word for word, on in names.items() if on) or "eager"
 
 
 def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: bool) -> Engine:
-    """`compile` records as well where that is possible; `auto` compiles on a GPU when the run is long enough.
+    """`compile` captures as well where that is possible; `auto` compiles on a GPU when the run is long enough.
 
     fusable: whether the network has norms that `fused` has kernels for.
     """
-    recordable = can_record(device)
-    if name in ("graph", "fused") and not recordable:
-        raise UserError(f"run.engine={name} takes a single process on a CUDA device; use run.engine=auto")
+    capturable = can_capture(device)
+    if name in ("graph", "fused") and not capturable:
+        raise UserError(f"run.engine={name} needs a single process on a CUDA device; use run.engine=auto")
     if name == "fused" and not fusable:
-        raise UserError(
-            "run.engine=fused has kernels for ResNets with batch-norm, which this is not; use run.engine=auto"
-        )
+        raise UserError("run.engine=fused has kernels only for ResNets with batch-norm; use run.engine=auto")
     if name == "eager":
-        return Engine(compiled=False, recorded=False)
-    fusable = fusable and recordable
+        return Engine(compiled=False, captured=False)
+    fusable = fusable and capturable
     worthwhile = num_steps >= (STEPS_WORTH_MORE_THAN_FUSED if fusable else STEPS_WORTH_COMPILING)
     compiled = name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile)
     fused = name == "fused" or (name == "auto" and fusable and not compiled)
-    return Engine(compiled=compiled, recorded=recordable, fused=fused)
+    return Engine(compiled=compiled, captured=capturable, fused=fused)
 
 
-def can_record(device: torch.device) -> bool:
+def can_capture(device: torch.device) -> bool:
     return device.type == "cuda" and distributed.world_size() == 1
 
 
@@ -76,9 +85,9 @@ def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
 
 
 def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
-    """The same numbers but for the order of additions. What was compiled is kept for the next run."""
+    """The same numbers but for the order of additions. The compiled code is cached for the next run."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
-    # Advice on what precision to take; the few float32 products of a step are float32 on purpose.
+    # Advice on precision; the few float32 products of a step are float32 on purpose.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores", category=UserWarning)
     eager = eager_forward(model, autocast)
 
@@ -94,3 +103,94 @@ def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
         return Output(*compiled(views, labels_B))
 
     return forward
+
+
+@contextmanager
+def on_side_stream() -> Iterator[None]:
+    """For the calls before a capture, which runs on a side stream too: memory and libraries are set up by stream."""
+    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        yield
+    current.wait_stream(side)
+
+
+class CapturedStep:
+    """A step as a CUDA graph: called a few times eagerly, then captured, then replayed with a single launch.
+
+    The shapes of images and labels must not change. Each call overwrites what the last one returned. Random numbers
+    come from `generator`, which may be reseeded before each call.
+    """
+
+    def __init__(self, step: Step, generator: torch.Generator) -> None:
+        self.step, self.generator = step, generator
+        self.calls = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.images_BCHW: Tensor
+        self.labels_B: Tensor | None
+        self.outputs: dict[str, Tensor]
+
+    def __call__(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        self.calls += 1
+        if self.calls <= WARMUP_CALLS:
+            with on_side_stream():
+                return self.step(images_BCHW, labels_B)
+        if self.graph is None:
+            self.images_BCHW = images_BCHW.clone()
+            self.labels_B = None if labels_B is None else labels_B.clone()
+            self.graph = torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.generator)
+            # A loader's thread pins memory meanwhile, which the default mode takes for an error of the capture.
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.outputs = self.step(self.images_BCHW, self.labels_B)
+        self.images_BCHW.copy_(images_BCHW)
+        if self.labels_B is not None and labels_B is not None:
+            self.labels_B.copy_(labels_B)
+        self.graph.replay()
+        return self.outputs
+
+
+def checked(step: Step, method: nn.Module, changed: Iterable[Part], *, skip: bool) -> Step:
+    """`step` that also returns its loss and its largest gradient, which show whether it was finite.
+
+    With `skip`, a step that was not finite is undone: everything it `changed` gets its old value back. All of it
+    happens on the device, so that it can be captured.
+    """
+    changed = list(changed)
+
+    def run(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        before = {key: tensor.clone() for key, tensor in changed_tensors(changed)} if skip else {}
+        outputs = step(images_BCHW, labels_B)
+        loss, gradient = outputs["loss"].detach().float(), largest_gradient(method)
+        if skip:
+            bad = ~(loss.isfinite() & gradient.isfinite())
+            fine = distributed.total(bad.float()) == 0  # in every process
+            with torch.no_grad():
+                for key, tensor in changed_tensors(changed):
+                    # State that the step has created becomes zeros, which optimizers start from.
+                    old = before[key] if key in before else torch.zeros_like(tensor)
+                    tensor.copy_(torch.where(fine, tensor, old))
+            outputs = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
+            outputs[TAKEN] = fine.float()
+        return {**outputs, CHECKED: torch.stack([loss, gradient])}
+
+    return run
+
+
+def largest_gradient(module: nn.Module) -> Tensor:
+    """The largest absolute value in any gradient, NaN where one is NaN; a sum of squares would overflow earlier."""
+    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    return torch.stack(torch._foreach_norm(gradients, float("inf"))).max()
+
+
+def changed_tensors(parts: Iterable[Part]) -> Iterator[tuple[tuple[int, object, str], Tensor]]:
+    """Everything that a step may change, each with a key: weights, running statistics, queues, momenta."""
+    for number, part in enumerate(parts):
+        if isinstance(part, nn.Module):
+            for name, tensor in [*part.named_parameters(), *part.named_buffers()]:
+                yield (number, None, name), tensor.detach()
+        else:
+            for parameter, state in part.state.items():
+                for name, value in state.items():
+                    if isinstance(value, Tensor):
+                        yield (number, parameter, name), value

@@ -1,26 +1,43 @@
-"""What training writes down as it goes: metrics.jsonl, and TensorBoard events of the same."""
+"""What a run writes down: metrics.jsonl and TensorBoard events while it trains, result.json at its end."""
 
 import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+import torch
+
+import contune
 from contune import distributed
 from contune.files import unwritable, write_whole
 
 METRICS = "metrics.jsonl"
 USUAL_INTERVAL = 20
 LINES_OF_A_CURVE = 50
+CURVES = (
+    "loss", "positive_gradient", "negative_gradient", "supcon_positive_gradient", "supcon_negative_gradient",
+    "theorem1_share",
+)  # fmt: skip
+"""What result.json keeps of metrics.jsonl."""
+MAX_POINTS = 100
 
 
 def log_interval(asked: int | None, num_steps: int) -> int:
-    """Steps between lines: as asked for, or as many as leave a short run enough lines to see how its loss went."""
+    """Steps between lines: as asked for, by default 20, in short runs fewer so that a curve has 50 points."""
     return asked or min(USUAL_INTERVAL, max(1, num_steps // LINES_OF_A_CURVE))
 
 
 class MetricsLog:
-    """Appends a JSON object a line, in the main process. On resuming, what lies beyond the checkpoint is dropped."""
+    """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
 
     def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool) -> None:
         self.file: TextIO | None = None
@@ -55,12 +72,12 @@ class MetricsLog:
     ) -> None:
         for opened in (self.file, self.events):
             if opened is not None:
-                with suppress(OSError):  # of a full disk, said before; the lines that count are flushed
+                with suppress(OSError):  # a full disk has been reported before; the lines are flushed
                     opened.close()
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The lines so far; a last line that a killed process left half written is passed over, and what follows damage."""
+    """The lines so far, up to the first damaged one: a killed process may leave half a line."""
     path = folder / METRICS
     lines: list[dict[str, float]] = []
     if path.exists():
@@ -73,3 +90,87 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
                 break
             lines.append(line)
     return lines
+
+
+def downsampled(
+    lines: Sequence[Mapping[str, float]], keys: Sequence[str] = CURVES, max_points: int = MAX_POINTS
+) -> dict[str, list[float | None]]:
+    """Curves for result.json, so that figures can be redrawn without the run folder: {} if nothing was logged.
+
+    Each point is the mean of neighboring lines of metrics.jsonl, with five digits; None without a finite value.
+    """
+    logged = [key for key in keys if any(key in line for line in lines)]
+    if not logged:
+        return {}
+    size = -(-len(lines) // max_points)
+    curves: dict[str, list[float | None]] = {key: [] for key in ("epoch", *logged)}
+    for start in range(0, len(lines), size):
+        for key, points in curves.items():
+            values = [line[key] for line in lines[start : start + size] if key in line and isfinite(line[key])]
+            points.append(float(f"{sum(values) / len(values):.5g}") if values else None)
+    return curves
+
+
+def build_result(
+    config: dict[str, dict[str, Any]],
+    scores: Sequence[dict[str, Any]],
+    *,
+    hardware: str,
+    seconds: float = 0.0,
+    views_per_second: float = 0.0,
+) -> dict[str, Any]:
+    """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
+    by_name = {score["name"]: score for score in scores}
+    by_name["linear"] = by_name.get("linear") or by_name.get("linear-fast") or {}
+    result: dict[str, Any] = {
+        "method": config["method"]["name"],
+        "data": config["data"]["name"],
+        "encoder": config["model"]["encoder"],
+    }
+    for name in ("linear", "knn", "classifier"):
+        if score := by_name.get(name):
+            result |= {f"{name}_{key}": score[key] for key in ("top1", "top5", "protocol")}
+    return result | {
+        "split": config["eval"]["split"],
+        "epochs": config["optim"]["epochs"],
+        "seed": config["run"]["seed"],
+        "seconds": round(seconds, 2),
+        "views_per_second": round(views_per_second, 1),
+        "measures": list(scores),
+        "command": "contune " + shlex.join(sys.argv[1:]),
+        "config": config,
+        "hardware": hardware,
+        "versions": versions(),
+        "git_revision": git_revision(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def versions() -> dict[str, str]:
+    from contune.device import timm, torchvision  # imported late: they take a second
+
+    return {
+        "contune": contune.__version__,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "timm": timm.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def git_revision() -> str | None:
+    """The commit that this code is checked out at, with a + if it was changed since; None if it is installed.
+
+    Set CONTUNE_REVISION for a copy without its history, in a container for example.
+    """
+    if revision := os.environ.get("CONTUNE_REVISION"):
+        return revision
+    git = ["git", "-C", str(Path(contune.__file__).parent)]
+    # Without the first command the revision could be that of another project, which has contune in its .venv.
+    commands = (["ls-files", "--error-unmatch", "__init__.py"], ["describe", "--always", "--dirty=+", "--abbrev=12"])
+    try:
+        for command in commands:
+            done = subprocess.run([*git, *command], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

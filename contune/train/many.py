@@ -1,20 +1,22 @@
-"""Several runs at a time, each in a process of its own, on one device.
+"""Several runs at a time on one device, each in its own process, and a table of their results.
 
-While one starts, compiles or is measured, another has the GPU. Every run has its folder, so that one that fails or is
-stopped takes nothing from the others, and what has been done is not done again.
+While one run starts, compiles or is evaluated, another has the GPU. Every run has its own folder: one that fails or is
+stopped takes nothing from the others, and finished runs are reused.
 """
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from statistics import mean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -27,44 +29,45 @@ from contune.device import available_cores
 from contune.errors import UserError
 from contune.run import RunFolder
 from contune.train.session import train
-from contune.train.sharing import side_by_side
 from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
 
 MOST_ON_A_GPU = 4
 SECONDS_TO_STOP = 20.0
-"""To finish a step and save; a cluster that has sent SIGTERM usually gives 30 before it kills."""
+"""To finish a step and save; a cluster that has sent SIGTERM usually waits 30 before it kills."""
 
 
 class Job(NamedTuple):
-    """A run to be done."""
+    """A run to do."""
 
     config: Config
     folder: Path
     title: str = ""
-    """What its progress is called; the folder's name if empty."""
+    """For its progress bar; default: the folder's name."""
     work: Callable[[Config, RunFolder], dict[str, Any]] = train
-    """What does it, and leaves a result in the folder; it is sent to another process."""
+    """What does it, and leaves a result in the folder; it is pickled for another process."""
 
 
 def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str, Any]]:
-    """The result of each job, in order; that of one that failed is {"error": a sentence, "details": what it printed}.
+    """The result of each job, in order; that of a failed one is {"error": a sentence, "details": what it printed}.
 
-    `parallel` runs share the device at a time; None: up to four on a GPU, one on a CPU. A job whose folder holds its
-    finished run is not started. Ctrl-C and SIGTERM stop all of them; called again, each goes on from where it was.
+    `parallel` runs share the device at a time; default: up to four on a GPU, one on a CPU. Finished runs are reused.
+    Ctrl-C and SIGTERM stop all of them; called again, each resumes.
     """
-    _check(jobs, parallel)
-    if parallel is None:
-        parallel = default_parallel(jobs)
+    check_parallel(parallel)
+    folders = [job.folder for job in jobs]
+    twice = next((folder for folder in folders if folders.count(folder) > 1), None)
+    if twice is not None:
+        raise UserError(f"two runs are to go to {twice}; name each once")
+    parallel = default_parallel(jobs) if parallel is None else parallel
     results = [_known(job) for job in jobs]
     waiting = [number for number, result in enumerate(results) if result is None]
-    share = _Share.of(min(parallel, len(waiting)))
+    num_runs = max(1, min(parallel, len(waiting)))
     running: dict[Connection, _Run] = {}
-    names = [job.title or job.folder.name for job in jobs]
     with (
-        progress_of_many(names) as show,
+        progress_of_many([job.title or job.folder.name for job in jobs]) as show,
         TemporaryDirectory() as logs,
         stoppable(),
-        _sharing(jobs, share) as environment,
+        gpu_sharing() if num_runs > 1 and _on_gpu(jobs) else nullcontext({}) as environment,
         _all_stopped(running),
     ):
         for number, known in enumerate(results):
@@ -73,8 +76,8 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
         while waiting or running:
             while waiting and len(running) < parallel:
                 number = waiting.pop(0)
-                with put_off():  # so that no process is started and not known of
-                    run = _Run(number, jobs[number], share, Path(logs) / str(number), environment)
+                with put_off():  # so that no process is started and then forgotten
+                    run = _Run(number, jobs[number], num_runs, Path(logs) / str(number), environment)
                     running[run.reports] = run
                 show(number, Report("starting", 0, 1, ""))
             for reports in wait(list(running)):
@@ -93,31 +96,19 @@ def default_parallel(jobs: Sequence[Job]) -> int:
     return min(len(jobs), MOST_ON_A_GPU) if _on_gpu(jobs) else 1
 
 
+def check_parallel(parallel: int | None) -> None:
+    if parallel is not None and parallel < 1:
+        raise UserError(f"--parallel must be 1 or more, got {parallel}")
+
+
 def _on_gpu(jobs: Sequence[Job]) -> bool:
-    """Whether all of them are."""
+    """Whether all of them use one."""
     devices = {job.config.run.device for job in jobs}
     return all(name.startswith("cuda") or (name == "auto" and torch.cuda.is_available()) for name in devices)
 
 
-def _sharing(jobs: Sequence[Job], share: "_Share") -> AbstractContextManager[dict[str, str]]:
-    return side_by_side() if share.num_runs > 1 and _on_gpu(jobs) else nullcontext({})
-
-
-def check_parallel(parallel: int | None) -> None:
-    if parallel is not None and parallel < 1:
-        raise UserError(f"{parallel} runs at a time would never end; take 1 or more")
-
-
-def _check(jobs: Sequence[Job], parallel: int | None) -> None:
-    check_parallel(parallel)
-    folders = [job.folder for job in jobs]
-    twice = next((folder for folder in folders if folders.count(folder) > 1), None)
-    if twice is not None:
-        raise UserError(f"two runs are to go to {twice}; name each once")
-
-
 def _known(job: Job) -> dict[str, Any] | None:
-    """The result of a job that need not be started: finished before, or not possible in its folder."""
+    """The result of a job that need not be started: it is finished, or not possible in its folder."""
     folder = RunFolder(job.folder)
     try:
         folder.check(job.config)
@@ -130,42 +121,35 @@ def _ended(result: dict[str, Any]) -> Report:
     return Report("failed", 1, 1, result["error"]) if "error" in result else Report("done", 1, 1, "")
 
 
-@dataclass(frozen=True)
-class _Share:
-    """What each of several processes may take of the machine."""
-
-    num_runs: int
-    threads: int
-    workers: int
-
-    @classmethod
-    def of(cls, num_runs: int) -> "_Share":
-        num = max(1, num_runs)
-        threads = max(1, available_cores() // num)
-        asked = os.environ.get("OMP_NUM_THREADS", "")
-        if asked.isdigit():
-            threads = min(threads, int(asked))
-        return cls(num, threads, max(1, default_workers() // num))
-
-
 class _Run:
     """A job in its process, from start to result."""
 
-    def __init__(self, number: int, job: Job, share: _Share, log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, number: int, job: Job, num_runs: int, log: Path, environment: dict[str, str]) -> None:
         self.number, self.job, self.log = number, job, log
         self.error: str | None = None
         context = get_context("spawn")
         self.reports, theirs = context.Pipe(duplex=False)
-        self.process: SpawnProcess = context.Process(target=_run, args=(job, share, log, theirs))
-        with (
-            _environment(OMP_NUM_THREADS=str(share.threads), **environment),  # read when libraries are loaded
-            _uninterrupted(),
-        ):
+        self.process: SpawnProcess = context.Process(target=_work, args=(job, num_runs, log, theirs))
+        # Libraries read the number of threads when they are loaded.
+        variables = {"OMP_NUM_THREADS": str(threads_of_each(num_runs)), **environment}
+        before = {name: os.environ.get(name) for name in variables}
+        resource_tracker.ensure_running()  # else it starts with the first process and unblocks signals
+        # A process started with Ctrl-C blocked never sees it. The process that started it decides when to stop.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            os.environ.update(variables)
             self.process.start()
-        theirs.close()  # so that the end of the process is the end of what it reports
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        theirs.close()  # so that the connection ends with the process
 
     def receive(self) -> Report | None:
-        """Where it is; None when it has ended, of which bad input, said before, is the reason."""
+        """Its progress; None when it has ended. An error it reports is kept."""
         try:
             message: Report | UserError = self.reports.recv()
         except (EOFError, ConnectionResetError):
@@ -182,76 +166,49 @@ class _Run:
         if result is not None:
             return result
         details = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return {"error": self.error or self._cause(details), "details": details}
-
-    def _cause(self, details: str) -> str:
         code = self.process.exitcode or 0
         if code < 0:
-            killed = signal.Signals(-code).name
-            return f"its process was ended by {killed}; if the system ran out of memory, lower --parallel"
-        if code == RESUME_CODE:
-            return "its process was stopped by SIGTERM; the same command goes on from the last checkpoint"
-        lines = [line for line in details.splitlines() if line.strip()]
-        return f"its process failed: {lines[-1] if lines else f'exit code {code}'}"
+            cause = f"its process was ended by {signal.Signals(-code).name}; if memory ran out, lower --parallel"
+        elif code == RESUME_CODE:
+            cause = "its process was stopped by SIGTERM; the same command resumes from the last checkpoint"
+        else:
+            lines = [line for line in details.splitlines() if line.strip()]
+            cause = f"its process failed: {lines[-1] if lines else f'exit code {code}'}"
+        return {"error": self.error or cause, "details": details}
 
-    def stop(self) -> None:
-        """Has been asked to by SIGTERM."""
-        self.process.join(SECONDS_TO_STOP)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.reports.close()
+
+def threads_of_each(num_runs: int) -> int:
+    """CPU threads of each of several runs; OMP_NUM_THREADS is an upper bound."""
+    threads = max(1, available_cores() // num_runs)
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(threads, int(asked)) if asked.isdigit() else threads
 
 
 @contextmanager
 def _all_stopped(running: dict[Connection, _Run]) -> Iterator[None]:
-    """Whatever ends the work early, no process outlives it. Files are written whole or not at all, so none is lost."""
+    """However the work ends, no process outlives it. Files are written atomically, so none is damaged."""
     try:
         yield
     finally:
         for run in running.values():
             run.process.terminate()
         for run in running.values():
-            run.stop()
+            run.process.join(SECONDS_TO_STOP)
+            if run.process.is_alive():
+                run.process.kill()
+                run.process.join()
+            run.reports.close()
 
 
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits for the end of this block, and a process started in it never hears of it, not while it imports.
-
-    The process that started it decides.
-    """
-    resource_tracker.ensure_running()  # else it is started with the first process, and lets interruptions in again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _run(job: Job, share: _Share, log: Path, reports: Connection) -> None:
-    """In the process of its own."""
+def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
+    """Runs in the new process."""
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    torch.set_num_threads(share.threads)
+    torch.set_num_threads(threads_of_each(num_runs))
     config, folder = deepcopy(job.config), RunFolder(job.folder)
     if config.data.workers is None:
-        config.data.workers = share.workers
+        config.data.workers = max(1, default_workers() // num_runs)
     try:
         with report_to(reports.send):
             result = job.work(config, folder)
@@ -260,5 +217,77 @@ def _run(job: Job, share: _Share, log: Path, reports: Connection) -> None:
         sys.exit(2)
     except Stopped:
         sys.exit(RESUME_CODE)
-    if share.num_runs > 1:
-        folder.write_result({**result, "note": f"up to {share.num_runs} runs at a time shared this machine"})
+    if num_runs > 1:
+        folder.write_result({**result, "note": f"up to {num_runs} runs at a time shared this machine"})
+
+
+MPS_CONTROL = "nvidia-cuda-mps-control"
+MPS_PIPES, MPS_LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+FIRST_CONTEXT = """
+import ctypes
+cuda, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
+failed = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0)
+raise SystemExit(failed or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+"""
+"""A program that only opens the GPU: without rights the service starts and serves nobody."""
+
+
+@contextmanager
+def gpu_sharing() -> Iterator[dict[str, str]]:
+    """Environment variables for processes that share a GPU, from NVIDIA's multi-process service (MPS).
+
+    Without MPS the processes take turns, even if one's kernels do not fill the device. Its daemon comes with the
+    driver; this one has its own folder and ends with the runs. Yields {} if there is no service, or one runs already.
+    """
+    if MPS_PIPES in os.environ or Path("/tmp/nvidia-mps").exists() or shutil.which(MPS_CONTROL) is None:
+        yield {}
+        return
+
+    def succeeds(command: list[str], line: str = "") -> bool:
+        """In a new session, because Ctrl-C is for the runs, which need the service to end well."""
+        with suppress(OSError, subprocess.SubprocessError):
+            ended = subprocess.run(
+                command,
+                env=os.environ | environment,
+                input=line,
+                text=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=30.0,
+                start_new_session=True,
+            )
+            return ended.returncode == 0
+        return False
+
+    with TemporaryDirectory(prefix="contune-mps-", ignore_cleanup_errors=True) as folder:
+        environment = {MPS_PIPES: folder, MPS_LOGS: folder}
+        started = succeeds([MPS_CONTROL, "-d"])
+        try:
+            yield environment if started and succeeds([sys.executable, "-c", FIRST_CONTEXT]) else {}
+        finally:
+            if started:
+                succeeds([MPS_CONTROL], "quit\n")
+
+
+SUMMARY_COLUMNS = ("run", "linear %", "kNN %", "folder")
+
+
+def summary(jobs: Sequence[Job], results: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A row for each finished run, then one for the seeds of each setting: mean ± standard deviation."""
+    keys = ("linear_top1", "knn_top1")
+    rows: list[tuple[str, ...]] = []
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for job, result in zip(jobs, results, strict=True):
+        if "error" in result:
+            continue
+        accuracies = ["" if result.get(key) is None else f"{result[key]:.2f}" for key in keys]
+        rows.append((job.title or job.folder.name, *accuracies, str(job.folder)))
+        without_seed = deepcopy(job.config)
+        without_seed.run.seed = 0
+        groups.setdefault(without_seed.fingerprint(), []).append(result)
+    for group in groups.values():
+        if len(group) > 1:
+            columns = [[result.get(key) for result in group] for key in keys]
+            spreads = ["" if None in values else f"{mean(values):.2f} ± {stdev(values):.2f}" for values in columns]
+            rows.append((f"mean ± s.d. of {len(group)} seeds", *spreads, ""))
+    return rows

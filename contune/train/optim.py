@@ -1,13 +1,15 @@
-"""Optimizers by name."""
+"""Optimizers by name, LARS among them, and learning rates as a pure function of the step."""
 
 from collections.abc import Iterable
+from math import cos, pi
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from contune.methods.base import Method, ParameterGroup
-from contune.train.lars import Lars
+
+EPSILON = 1e-8
 
 
 def build_optimizer(
@@ -18,20 +20,34 @@ def build_optimizer(
     LARS has solo-learn's values, which the paper's self-supervised runs use: trust coefficient 0.02, ratio
     clipped at 1, no decay and no scaling of biases and batch-norm.
     """
-    groups = module.parameter_groups() if isinstance(module, Method) else [ParameterGroup(_trained(module))]
+    groups = (
+        module.parameter_groups()
+        if isinstance(module, Method)
+        else [ParameterGroup([parameter for parameter in module.parameters() if parameter.requires_grad])]
+    )
     fused = groups[0].parameters[0].device.type == "cuda"
+
+    def settings(parameters: list[nn.Parameter], group: ParameterGroup, decay: float) -> dict[str, Any]:
+        # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+        rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+        return {"params": parameters, "lr": rate, "weight_decay": decay, "constant": group.constant}
+
     if name == "lars":
-        return Lars(_decay_groups(groups, lr, weight_decay), lr=lr, momentum=momentum)
-    plain = [_group(group.parameters, group.constant, lr, weight_decay) for group in groups]
-    if name == "adamw":
-        return torch.optim.AdamW(plain, fused=fused, capturable=fused)
-    if name == "adam":
-        return torch.optim.Adam(plain, fused=fused, capturable=fused)
-    return torch.optim.SGD(plain, momentum=momentum, fused=fused)
+        parts = [
+            ([p for p in group.parameters if (p.dim() > 1) == matrices], group, weight_decay * matrices)
+            for group in groups
+            for matrices in (True, False)
+        ]
+        return Lars([settings(*part) for part in parts if part[0]], lr=lr, momentum=momentum)
+    plain = [settings(group.parameters, group, weight_decay) for group in groups]
+    if name == "sgd":
+        return torch.optim.SGD(plain, momentum=momentum, fused=fused)
+    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    return kind(plain, fused=fused, capturable=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Of all groups but those whose rate is constant."""
+    """Set the rate of all groups, except those whose rate is constant."""
     for group in optimizer.param_groups:
         if group.get("constant"):
             continue
@@ -42,26 +58,89 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """What the steps so far left. Rates and flags stay its own: a checkpoint has those of the device it was made on."""
+    """Restore momenta and counters. Rates and flags stay: those in a checkpoint belong to the device it was made on."""
     optimizer.load_state_dict({**state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _trained(module: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+def learning_rate(
+    step: int,
+    *,
+    schedule: str,
+    lr: float,
+    steps_per_epoch: int,
+    epochs: int,
+    warmup_epochs: float = 0.0,
+    final_lr: float = 0.0,
+) -> float:
+    """The rate for a step, counted from 0.
+
+    `cosine`: linear from nothing over the warm-up, then a half cosine down to final_lr · lr, at every step.
+    `cosine-epoch`: the authors' supervised form, stepped once an epoch and one epoch late, so that epochs 0
+    and 1 both run at the full rate. `constant`: lr after the warm-up.
+    """
+    warmup = warmup_epochs * steps_per_epoch
+    if step < warmup:
+        return lr * (step + 1) / (warmup + 1)
+    if schedule == "constant":
+        return lr
+    if schedule == "cosine-epoch":
+        share = max(0, step // steps_per_epoch - 1) / epochs
+    else:
+        share = (step - warmup) / max(1.0, epochs * steps_per_epoch - warmup)
+    return lr * (final_lr + (1 - final_lr) * (1 + cos(pi * share)) / 2)
 
 
-def _decay_groups(groups: Iterable[ParameterGroup], lr: float, weight_decay: float) -> list[dict[str, Any]]:
-    """Weight matrices, which decay and are scaled, apart from biases and batch-norm, which do neither."""
-    parts = [
-        _group([p for p in group.parameters if (p.dim() > 1) == matrices], group.constant, lr, weight_decay * matrices)
-        for group in groups
-        for matrices in (True, False)
-    ]
-    return [part for part in parts if part["params"]]
+class Lars(torch.optim.Optimizer):
+    """LARS (You et al. 2017): SGD with momentum, scaled for each parameter of a group with weight decay.
+
+    The update is that of timm's `Lars` with its trust ratio clipped: each weight matrix moves by at most its rate, and
+    by less where its gradient is large compared with it. No operation waits for the device, so that a CUDA graph can
+    capture a step. Groups without weight decay take plain SGD steps.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[dict[str, Any]],
+        *,
+        lr: float | Tensor,
+        momentum: float = 0.9,
+        trust_coefficient: float = 0.02,
+    ) -> None:
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "trust_coefficient": trust_coefficient}
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure
+        for group in self.param_groups:
+            parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if not parameters:
+                continue
+            updates: list[Tensor] = [parameter.grad for parameter in parameters]
+            if group["weight_decay"]:
+                ratios = _trust_ratios(parameters, updates, group)
+                updates = list(torch._foreach_add(updates, parameters, alpha=group["weight_decay"]))
+                torch._foreach_mul_(updates, ratios)
+            for parameter in parameters:
+                if "momentum_buffer" not in self.state[parameter]:
+                    self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+            # torch's fused SGD takes the rate from the device: m ← momentum · m + update, w ← w - lr · m.
+            torch._fused_sgd_(
+                parameters,
+                updates,
+                [self.state[parameter]["momentum_buffer"] for parameter in parameters] if group["momentum"] else [],
+                weight_decay=0.0,
+                momentum=group["momentum"],
+                lr=group["lr"],
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+            )
 
 
-def _group(parameters: list[nn.Parameter], constant: bool, lr: float, weight_decay: float) -> dict[str, Any]:
-    # On a GPU the rate is a tensor, so that a recorded step sees it change, and each group's own.
-    on_gpu = any(parameter.is_cuda for parameter in parameters)
-    rate = torch.tensor(lr, device=parameters[0].device) if on_gpu else lr
-    return {"params": parameters, "lr": rate, "weight_decay": weight_decay, "constant": constant}
+def _trust_ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+    """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either norm is 0."""
+    w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).view(2, -1)
+    trust_P = group["trust_coefficient"] * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
+    trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
+    return list((trust_P / group["lr"]).clamp(max=1.0).unbind())

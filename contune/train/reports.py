@@ -12,11 +12,10 @@ from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.files import check_like, whole_file, write_whole
 from contune.models import load_encoder
-from contune.models.classifier import Classifier, load_classifier
+from contune.models.saved import Classifier, load_classifier
 from contune.run import RunFolder
 from contune.train.log import read_metrics
 from contune.train.setup import open_setup
-from contune.train.trained_on import check_measured
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
@@ -101,7 +100,6 @@ def _measure(folder: RunFolder) -> tuple[Measured | None, Sequence[Broken]]:
     images = setup.eval_set()
     if images is None:
         return None, setup.dataset.skipped
-    check_measured(folder, setup)
     loader = setup.loader(images, "images")
     with progress("features", len(loader), unit="images") as advance:
         backbone = encoder.to(setup.device).backbone

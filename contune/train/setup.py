@@ -1,9 +1,12 @@
-"""From a config to the parts of a run: data on the device, augmentation, encoder, method."""
+"""From a config to the parts of a run: data on the device, augmentation, encoder, method, the order of images."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
@@ -11,9 +14,11 @@ from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter
 from contune.data.augment.spec import policy_from_text
+from contune.data.broken import BrokenImageError
 from contune.data.datasets import no_such_place
 from contune.data.imageset import where_labels_may_be
 from contune.data.loader import Loader, build_loader
+from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
 from contune.data.split import way_to_hold_out
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 from contune.errors import UserError
@@ -38,7 +43,7 @@ class Setup:
 
     @property
     def view_dtype(self) -> torch.dtype:
-        """Of augmented views on a GPU: what the encoder's first convolution would make of them anyway."""
+        """Of augmented views on a GPU: the dtype that the encoder's first convolution casts them to anyway."""
         dtype = autocast_dtype(self.config.run.precision, self.device) if self.device.type == "cuda" else None
         return dtype or torch.float32
 
@@ -56,7 +61,7 @@ class Setup:
             )
 
     def augmenter(self, policies: list[str]) -> Augmenter:
-        """Views by policies as a config writes them; the same text is the same object, computed together."""
+        """Views by policies as a config writes them; views with the same text are computed together."""
         built = {
             text: policy_from_text(text, image_size=self.spec.image_size, channels=self.spec.channels)
             for text in dict.fromkeys(policies)
@@ -64,7 +69,7 @@ class Setup:
         return Augmenter([built[text] for text in policies], self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
-        """None where nothing is held out to test on."""
+        """The images of eval.split; None where there is no test split."""
         if self.config.eval.split == "test":
             return self.dataset.test
         if self.dataset.val is None:
@@ -72,47 +77,52 @@ class Setup:
         return self.dataset.val
 
     def where_labels_may_be(self) -> str:
-        """For a person whose parquet has no column that is called so."""
+        """Advice for a parquet without a column of a usual label name."""
         return where_labels_may_be(self.dataset.maybe_labels, "data.label_column=")
 
     def way_to_measure(self) -> str:
-        """For a person whose data has nothing to measure on."""
+        """Advice for data without a split to evaluate on."""
         data, split, train = self.config.data, self.config.eval.split, self.dataset.train
         fraction = data.test_fraction if split == "test" else data.val_fraction
         return way_to_hold_out(f"data.{split}_fraction", train.labels, len(train), fraction)
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
-    """Loads the data a config names. A `spec` given, that of a trained encoder, decides how images are fed."""
-    choose_device(config.run.device)  # these before the data, which may take a while
+    """Load the data that a config names. Pass the `spec` of a trained encoder to feed images as it was trained."""
+    choose_device(config.run.device)  # before the data, which may take a while
     if spec is None:
         check_encoder_name(config.model.encoder)
     return setup_for(config, open_dataset(config.data), spec)
 
 
 def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None) -> Setup:
-    """As `open_setup`, for data that is open already; what the config says of its name and place is not asked."""
+    """Like `open_setup`, for data that is already open: data.name and data.path are ignored."""
     device = choose_device(config.run.device)
     choose_convolutions(autotune=config.run.autotune)
-    return Setup(
-        config=config,
-        dataset=dataset,
-        spec=spec or _spec(config, dataset),
-        device=device,
-        autocast=choose_autocast(config.run.precision, device),
-    )
+    if spec is None:
+        channels = config.data.channels or dataset.channels
+        mean, std = dataset.mean, dataset.std
+        if channels != len(mean):
+            mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
+        spec = EncoderSpec(
+            encoder=config.model.encoder,
+            stem=config.model.stem,
+            norm=config.model.norm,
+            image_size=config.data.image_size or dataset.image_size,
+            channels=channels,
+            mean=mean,
+            std=std,
+        )
+    autocast = choose_autocast(config.run.precision, device)
+    return Setup(config=config, dataset=dataset, spec=spec, device=device, autocast=autocast)
 
 
 def open_dataset(data: DataConfig) -> Dataset:
-    if data.name == "images" and data.path is None:
-        raise UserError("data.name=images needs to know where they are; add data.path=FOLDER or a parquet file")
-    if data.name == "digits" and data.path is not None:
-        raise UserError(
-            f"digits come with scikit-learn and have no path, so data.path={data.path} would go unused; "
-            "to train on images of your own take the recipe `images`"
-        )
     own_images = data.name == "images"
-    assert data.path is not None or not own_images
+    if own_images and data.path is None:
+        raise UserError("data.name=images needs data.path: a folder of images or a parquet file")
+    if data.name == "digits" and data.path is not None:
+        raise UserError("digits come with scikit-learn and have no path; for your own images use the recipe `images`")
     if own_images and not Path(str(data.path)).expanduser().exists():
         raise no_such_place(str(data.path))
     return load_dataset(
@@ -126,23 +136,38 @@ def open_dataset(data: DataConfig) -> Dataset:
     )
 
 
-def view_policies(augment: AugmentConfig) -> list[str]:
-    """The policy of each view, as a config writes it."""
-    return list(augment.per_view) or [augment.policy] * augment.views
+@contextmanager
+def broken_image_hint() -> Iterator[None]:
+    """Adds to the error about a broken image the setting that skips such files."""
+    try:
+        yield
+    except BrokenImageError as error:
+        raise UserError(f"{error}; data.broken=skip leaves such files out") from error
 
 
 def build_method(setup: Setup) -> Method:
     """The method on its device, with weights that depend on the seed alone."""
-    config = setup.config
-    method_class = find_method(config.method.name)
-    settings = config.method.settings
-    if settings.needs_labels:
-        _check_labels(setup)
+    config, dataset = setup.config, setup.dataset
+    name, settings = config.method.name, config.method.settings
+    labels = dataset.train.labels
+    if settings.needs_labels and labels is None:
+        found = f"no column of a usual name; {setup.where_labels_may_be()}, or" if dataset.maybe_labels else "none;"
+        raise UserError(
+            f"method {name} learns from labels and {dataset.name} has {found} "
+            "train without labels by the recipe images-ssl, or add method.name=simclr"
+        )
+    if settings.needs_labels and labels is not None and len(labels.unique()) < 2:
+        raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
     torch.manual_seed(config.run.seed)
     encoder = setup.spec.build()
-    method = method_class(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
+    method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
+
+
+def view_policies(augment: AugmentConfig) -> list[str]:
+    """The policy of each view, as a config writes it."""
+    return list(augment.per_view) or [augment.policy] * augment.views
 
 
 def local_batch(config: Config, num_images: int) -> int:
@@ -151,35 +176,28 @@ def local_batch(config: Config, num_images: int) -> int:
     if batch > num_images:
         raise UserError(f"optim.batch_images={batch} is more than the {plural(num_images, 'training image')}; lower it")
     if batch % world:
-        raise UserError(f"optim.batch_images={batch} cannot be shared by {world} processes; take a multiple of {world}")
+        raise UserError(f"optim.batch_images={batch} is not a multiple of the {world} processes; make it one")
     return batch // world
 
 
-def _spec(config: Config, dataset: Dataset) -> EncoderSpec:
-    channels = config.data.channels or dataset.channels
-    mean, std = dataset.mean, dataset.std
-    if channels != len(mean):
-        mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-    return EncoderSpec(
-        encoder=config.model.encoder,
-        stem=config.model.stem,
-        norm=config.model.norm,
-        image_size=config.data.image_size or dataset.image_size,
-        channels=channels,
-        mean=mean,
-        std=std,
-    )
+def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoch: int) -> Tensor:
+    """(steps, batch_images) indices of an epoch; images that do not fill a batch have their turn in another epoch."""
+    batch, seed = config.optim.batch_images, config.run.seed
+    if config.data.sampler == "shuffle":
+        num_steps = num_images // batch
+        return shuffled_order(num_images, seed, epoch)[: num_steps * batch].view(num_steps, batch)
+    if labels_N is None:
+        raise UserError("data.sampler=balanced needs labels and this data has none; use data.sampler=shuffle")
+    classes, images, extra = balanced_shares(config, labels_N)
+    return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 
 
-def _check_labels(setup: Setup) -> None:
-    name, labels = setup.config.method.name, setup.dataset.train.labels
-    if labels is None:
-        what = (
-            f"no column of a usual name; {setup.where_labels_may_be()}, or" if setup.dataset.maybe_labels else "none;"
-        )
+def balanced_shares(config: Config, labels_N: Tensor) -> Shares:
+    """Classes and images per class in a batch of data.sampler=balanced."""
+    batch, images, num_classes = config.optim.batch_images, config.data.images_per_class, len(labels_N.unique())
+    if batch % images and batch // images < num_classes:
         raise UserError(
-            f"method {name} learns from labels and {setup.dataset.name} has {what} "
-            "train without labels by the recipe images-ssl, or add method.name=simclr"
+            f"data.sampler=balanced needs optim.batch_images to be a multiple of data.images_per_class, got {batch} "
+            f"and {images}; set optim.batch_images={max(1, batch // images) * images}"
         )
-    if len(labels.unique()) < 2:
-        raise UserError(f"method {name} needs two classes or more and {setup.dataset.name} has one")
+    return shares(batch, images, num_classes)

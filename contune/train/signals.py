@@ -1,8 +1,7 @@
-"""Being asked to stop, by SIGTERM, with which a cluster takes a machine back, or by Ctrl-C: a run finishes its step,
-saves, and ends with a code that says so.
+"""SIGTERM and Ctrl-C: a run finishes its step, saves a checkpoint, and ends with an exit code that says so.
 
-Where there is nothing to save (before training, while measuring) it ends at once, and so it does at a second Ctrl-C;
-only a report's map that was begun while a GPU measures is waited for.
+Before training and during evaluation there is nothing to save, and a run ends at once. So it does at a second Ctrl-C.
+This module imports nothing heavy: commands install the handlers before they load torch.
 """
 
 import signal
@@ -13,32 +12,27 @@ from types import FrameType
 from typing import Any
 
 RESUME_CODE = 75
-"""The exit code of a run that the same command goes on with: EX_TEMPFAIL of sysexits.h."""
+"""The exit code of a run that the same command resumes: EX_TEMPFAIL of sysexits.h."""
 
 
 class Stopped(BaseException):
-    """SIGTERM came. No error, as KeyboardInterrupt is none, so that no `except Exception` takes it for one."""
+    """SIGTERM came. Like KeyboardInterrupt it is no Exception, so that no `except Exception` catches it."""
 
 
 _RAISED: dict[int, type[BaseException]] = {signal.SIGTERM: Stopped, signal.SIGINT: KeyboardInterrupt}
-_AS_PYTHON_BEGINS: dict[signal.Signals, Any] = {
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGINT: signal.default_int_handler,
-}
+_DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 
-# Of the process, as its signals are.
+# Signals belong to the process, and so do these.
 _asked: type[BaseException] | None = None
 _put_off = False
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """In this block SIGTERM raises Stopped, and Ctrl-C can be put off. Others' handlers stay; threads have none."""
+    """In this block SIGTERM raises Stopped, and Ctrl-C can be put off. Handlers set by others stay."""
     global _asked
     in_main_thread = threading.current_thread() is threading.main_thread()
-    own = [
-        number for number, plain in _AS_PYTHON_BEGINS.items() if in_main_thread and signal.getsignal(number) == plain
-    ]
+    own = [number for number, plain in _DEFAULTS.items() if in_main_thread and signal.getsignal(number) == plain]
     if own:
         _asked = None
     for number in own:
@@ -47,16 +41,16 @@ def stoppable() -> Iterator[None]:
         yield
     finally:
         for number in own:
-            signal.signal(number, _AS_PYTHON_BEGINS[number])
+            signal.signal(number, _DEFAULTS[number])
         if own:
             _asked = None
 
 
 @contextmanager
 def put_off() -> Iterator[Callable[[], bool]]:
-    """In this block a signal is only noted, and raises at its end; what is yielded tells whether one came.
+    """In this block a signal is only noted, and raised at its end. Call what is yielded to ask whether one came.
 
-    What fails after a signal failed because of it: a worker or another process of the run that ended first.
+    A RuntimeError after a signal is a consequence of it: a worker, or another process of the run, has ended first.
     """
     global _put_off
     _put_off = True

@@ -17,7 +17,7 @@ from contune.data.imageset import ImageSet
 from contune.data.loader import Loader
 from contune.errors import UserError
 from contune.eval.features import extract_features
-from contune.eval.knn import knn_scores
+from contune.eval.probes import knn_scores
 from contune.files import write_whole
 from contune.methods import Method
 from contune.run import RunFolder

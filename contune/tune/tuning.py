@@ -9,8 +9,7 @@ from typing import Any
 from contune.config import Config
 from contune.errors import UserError, unknown
 from contune.methods.tcl import TCL
-from contune.train.setup import open_dataset
-from contune.train.skipped import way_around
+from contune.train.setup import broken_image_hint, open_dataset
 from contune.tune.advise import Advice, advise
 from contune.tune.folder import Order, TuneFolder
 from contune.tune.moments import KeepingRun, read_moments
@@ -56,7 +55,7 @@ def default_way() -> str:
     return "search" if find_spec("optuna") is not None else "paper"
 
 
-@way_around()
+@broken_image_hint()
 def tune(
     config: Config,
     folder: Path,
