@@ -134,4 +134,4 @@ def refuse_torchrun(command: str) -> None:
         raise UserError(f"{command} starts its own processes; run it without torchrun")
 
 
-from contune.cli import train, use, understand, reproduce, bench  # noqa: E402, F401, I001  # adds the commands, in the order of --help
+from contune.cli import train, use, understand, reproduce  # noqa: E402, F401, I001  # adds the commands, in the order of --help
