@@ -19,7 +19,7 @@ from contune.device import Autocast, choose_autocast, choose_device
 from contune.embedding.decoding import batched, decode_items
 from contune.embedding.source import Images, Source, chunks, open_source
 from contune.errors import UserError, unknown
-from contune.models.modes import evaluating
+from contune.models.saved import evaluating
 from contune.models.saved import ImageEncoder, load_encoder
 
 BATCH = 256

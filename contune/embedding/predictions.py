@@ -14,7 +14,7 @@ from contune.data.broken import Broken
 from contune.embedding.embeddings import BATCH, embed
 from contune.embedding.source import Images
 from contune.errors import UserError
-from contune.models.classifier import load_classifier
+from contune.models.saved import load_classifier
 from contune.models.saved import load_encoder
 
 

@@ -1,4 +1,4 @@
-"""Encoders, the heads on them, and the file they are saved in."""
+"""Encoders, the heads on them, and the files they are saved in."""
 
 from contune.models.encoders import build_encoder
 from contune.models.heads import projector

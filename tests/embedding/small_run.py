@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from contune.models import EncoderSpec, ImageEncoder, load_encoder, save_encoder
-from contune.models.classifier import CLASSIFIER_FILE, Classifier, save_classifier
+from contune.models.saved import CLASSIFIER_FILE, Classifier, save_classifier
 
 CLASSES = ("cat", "dog", "eel")
 

@@ -18,7 +18,7 @@ from small_run import CLASSES, expected, in_order, png, write_images, write_run
 import contune as library
 from contune.data import load_dataset
 from contune.errors import UserError
-from contune.models.classifier import load_classifier
+from contune.models.saved import load_classifier
 
 QUICK = ("optim.epochs=1", "optim.batch_images=128")
 

@@ -12,7 +12,7 @@ from snippets import features_by_the_card
 
 from contune.errors import UserError
 from contune.export import agreement, export_run, onnx_graph
-from contune.models.classifier import CLASSIFIER_FILE, Classifier, save_classifier
+from contune.models.saved import CLASSIFIER_FILE, Classifier, save_classifier
 
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

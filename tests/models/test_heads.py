@@ -1,31 +1,66 @@
-"""The paper's projection network."""
+"""Heads, momentum copies and queues."""
 
 import pytest
+import torch
 from torch import nn
 
 from contune.errors import UserError
-from contune.models import projector
+from contune.models.heads import Queue, ema_copy, ema_update, mlp, projector
 
 
-def layer_sizes(head: nn.Sequential) -> list[tuple[int, int]]:
-    return [(layer.in_features, layer.out_features) for layer in head if isinstance(layer, nn.Linear)]
+def test_the_projector_has_one_hidden_layer_and_no_batch_norm() -> None:
+    for head, sizes in (
+        (projector(512), [(512, 512), (512, 128)]),
+        (projector(512, hidden=2048, dim=256), [(512, 2048), (2048, 256)]),
+    ):
+        assert [(layer.in_features, layer.out_features) for layer in head if isinstance(layer, nn.Linear)] == sizes
+        assert [type(layer) for layer in head] == [nn.Linear, nn.ReLU, nn.Linear]
 
 
-@pytest.mark.parametrize("num_features", [512, 2048])
-def test_one_hidden_layer_of_the_encoders_size_and_128_out(num_features: int) -> None:
-    head = projector(num_features)
-    assert layer_sizes(head) == [(num_features, num_features), (num_features, 128)]
-    assert [type(layer) for layer in head] == [nn.Linear, nn.ReLU, nn.Linear]
+def test_no_layer_before_batch_norm_has_a_bias() -> None:
+    first, _, _, last, norm = mlp([4, 8, 2], last_norm="plain")
+    assert (first.bias, last.bias, norm.weight) == (None, None, None)
 
 
-def test_sizes_may_be_given() -> None:
-    assert layer_sizes(projector(512, hidden=2048, dim=256)) == [(512, 2048), (2048, 256)]
+def two_networks() -> tuple[nn.Sequential, nn.Sequential]:
+    torch.manual_seed(0)
+    leader = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Conv2d(8, 5, 1), nn.Linear(77, 13))
+    leader = leader.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types only the 4-D form
+    copy = ema_copy(leader)
+    assert isinstance(copy, nn.Sequential)
+    with torch.no_grad():
+        for parameter in leader.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    leader[1].running_mean.fill_(3.0)  # type: ignore[union-attr, operator]  # batch-norm
+    return leader, copy
 
 
-@pytest.mark.parametrize(
-    ("sizes", "sentence"),
-    [({"dim": 0}, "projector_dim must be 1 or more, got 0"), ({"hidden": -1}, "projector_hidden must be 1 or more")],
-)
-def test_impossible_sizes(sizes: dict[str, int], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        projector(512, **sizes)
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.996, 1.0])
+def test_ema_update_is_the_weighted_mean(momentum: float) -> None:
+    leader, copy = two_networks()
+    pairs = list(zip(copy.parameters(), leader.parameters(), strict=True))
+    expected = [momentum * ours.double() + (1 - momentum) * theirs.double() for ours, theirs in pairs]
+    before = [(ours.clone(), theirs.clone()) for ours, theirs in pairs]
+    ema_update(copy, leader, torch.tensor(momentum))
+    for (found, theirs), wanted, (old, old_theirs) in zip(pairs, expected, before, strict=True):
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-6, atol=1e-6)
+        assert not found.requires_grad
+        assert torch.equal(theirs, old_theirs)
+        if momentum == 1:
+            assert torch.equal(found, old), "every bit"
+    assert not copy[1].running_mean.any(), "running statistics stay the copy's own"  # type: ignore[union-attr, operator]
+
+
+def test_a_queue_replaces_its_oldest_rows() -> None:
+    queue = Queue(5, 2)
+    torch.testing.assert_close(queue.values_KD.norm(dim=1), torch.ones(5))
+    random = queue.values_KD.clone()
+    rows = torch.arange(12.0).view(6, 2)
+    queue.push(rows[:3])
+    assert torch.equal(queue.values_KD, torch.cat([rows[:3], random[3:]]))
+    assert not queue.is_full
+    queue.push(rows[3:])
+    assert torch.equal(queue.values_KD, rows[[5, 1, 2, 3, 4]])
+    assert queue.is_full
+    with pytest.raises(UserError, match="queue"):
+        queue.push(rows)
