@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -18,15 +18,6 @@ from rich.table import Table
 from rich.text import Text
 
 from contune import distributed
-
-MEASURE_TITLES = {
-    "linear": "linear probe, the paper's",
-    "linear-fast": "linear probe, fast",
-    "knn": "kNN",
-    "classifier": "classifier",
-    "pixels-linear-fast": "raw pixels, linear",
-    "pixels-knn": "raw pixels, kNN",
-}
 
 Advance = Callable[[int, str], None]
 """Call it with the amount done so far and a short text to show beside the bar."""
@@ -135,23 +126,6 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
         table.add_row(*map(Text, row))
     if distributed.is_main():
         Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
-
-
-def show_measures(result: dict[str, Any]) -> None:
-    """The table at the end of a run: each accuracy with its protocol."""
-    rows = [
-        (
-            MEASURE_TITLES.get(measure["name"], measure["name"]),
-            f"{measure['top1']:.2f}",
-            "" if measure["top5"] is None else f"{measure['top5']:.2f}",
-            measure["protocol"],
-        )
-        for measure in result["measures"]
-    ]
-    if rows:
-        show_table((result["split"], "top-1 %", "top-5 %", "protocol"), rows, numbers=("top-1 %", "top-5 %"))
-    else:
-        say("nothing to evaluate: there are no labels, or no split to evaluate on")
 
 
 @contextmanager

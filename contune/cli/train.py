@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,7 +58,7 @@ def train(
 
 
 def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
-    from contune.console import say, show_measures
+    from contune.console import say
     from contune.report import train_and_report
     from contune.run import RunFolder
     from contune.train.session import stages_in_words
@@ -68,7 +68,7 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
     if not result:
         return  # not the main process
     say()
-    show_measures(result)
+    _show_measures(result)
     if "stages" in result:
         say(f"\ntook     {stages_in_words(result['stages'], result.get('resumed_at'))}")
     say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
@@ -109,11 +109,31 @@ def evaluate(run: RunArgument, overrides: Overrides = None, debug: Debug = False
 
     Example: `contune eval runs/digits eval.linear=paper`
     """
-    from contune.console import show_measures
     from contune.run import RunFolder
     from contune.train.session import evaluate_run
 
-    show_measures(evaluate_run(RunFolder(run), overrides or []))
+    _show_measures(evaluate_run(RunFolder(run), overrides or []))
+
+
+def _show_measures(result: dict[str, Any]) -> None:
+    """Each accuracy with its protocol."""
+    from contune.console import say, show_table
+    from contune.eval.measures import MEASURES
+
+    columns = (result["split"], "top-1 %", "top-5 %", "protocol")
+    rows = [
+        (
+            MEASURES[measure["name"]].short_title,
+            f"{measure['top1']:.2f}",
+            "" if measure["top5"] is None else f"{measure['top5']:.2f}",
+            measure["protocol"],
+        )
+        for measure in result["measures"]
+    ]
+    if rows:
+        show_table(columns, rows, numbers=columns[1:3])
+    else:
+        say("nothing was evaluated: there are no labels, or no split to evaluate on")
 
 
 @app.command(rich_help_panel=TRAIN)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from contune import __version__
-from contune.console import MEASURE_TITLES
+from contune.eval.measures import MEASURES
 from contune.export.source import Source, Written
 
 _LEFT_OUT = ("augment.per_view", "model.encoder", "model.norm", "model.stem")
@@ -45,7 +45,7 @@ def _measured(result: dict[str, Any] | None) -> str:
         return "Nothing was measured: that takes labels and a test split."
     rows = [
         (
-            MEASURE_TITLES.get(measure["name"], measure["name"]),
+            MEASURES[measure["name"]].short_title,
             f"{measure['top1']:.2f}",
             "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
             f"{measure['num_images']:,}",
