@@ -14,8 +14,7 @@ from contune.analysis.gradients.written import Analysis
 from contune.config import Config
 from contune.console import progress
 from contune.data import Dataset
-from contune.data.augment import Params
-from contune.data.augment.crops import begin_with_crops, crops_of
+from contune.data.augment import Params, begin_with_crops, crops_of
 from contune.data.loader import Loader
 from contune.data.seeding import mixed_generator
 from contune.errors import UserError, unknown

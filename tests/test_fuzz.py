@@ -15,7 +15,7 @@ from fuzzing import cases, damaged, for_all, seeds
 from hypothesis import strategies as st
 
 from contune.config import Config
-from contune.data.augment.spec import policy_from_text
+from contune.data.augment import build_policy
 from contune.errors import UserError
 from contune.methods import METHODS
 from contune.models import load_encoder
@@ -70,7 +70,7 @@ def assert_usable(config: Config, folder: Path) -> None:
     config.save(folder / "config.json")
     assert Config.load(folder / "config.json").differences(config) == []
     for text in view_policies(config.augment)[:3]:
-        policy_from_text(text, image_size=8, channels=1)
+        build_policy(text, image_size=8, channels=1)
 
 
 @cases

@@ -3,17 +3,17 @@
 import pytest
 
 from contune.config import Config
-from contune.data.augment.crop_flip import CropFlip
+from contune.data.augment import build_policy
+from contune.data.augment.autoaugment import CropFlip
 from contune.data.augment.simaugment import SimAugment
-from contune.data.augment.spec import policy_from_text
 from contune.errors import UserError
 
 
 def test_options_are_read_by_their_types() -> None:
-    policy = policy_from_text("simaugment blur=0 crop_scale=0.2,1", image_size=32, channels=3)
+    policy = build_policy("simaugment blur=0 crop_scale=0.2,1", image_size=32, channels=3)
     assert isinstance(policy, SimAugment)
     assert (policy.blur, policy.crop_scale, policy.image_size) == (0.0, (0.2, 1.0), 32)
-    padded = policy_from_text("  crop-flip   padding=2 ", image_size=28, channels=1)
+    padded = build_policy("  crop-flip   padding=2 ", image_size=28, channels=1)
     assert isinstance(padded, CropFlip)
     assert padded.padding == 2
 
@@ -33,15 +33,15 @@ def test_options_are_read_by_their_types() -> None:
 )
 def test_what_is_no_policy(text: str, sentence: str) -> None:
     with pytest.raises(UserError) as caught:
-        policy_from_text(text, image_size=32, channels=3)
+        build_policy(text, image_size=32, channels=3)
     assert str(caught.value).startswith(sentence)
 
 
 def test_a_view_may_have_a_size_of_its_own() -> None:
-    small = policy_from_text("simaugment size=16 blur=0", image_size=32, channels=3)
+    small = build_policy("simaugment size=16 blur=0", image_size=32, channels=3)
     assert (small.image_size, small.blur) == (16, 0.0)  # type: ignore[attr-defined]  # SimAugment's
     with pytest.raises(UserError, match="whole number"):
-        policy_from_text("simaugment size=half", image_size=32, channels=3)
+        build_policy("simaugment size=half", image_size=32, channels=3)
 
 
 def test_policies_of_views_are_separated_by_semicolons_where_options_have_commas() -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from contune.config import Config
 from contune.data import DATASETS
+from contune.data.augment import build_policy
 from contune.data.augment.simaugment import SimAugment
-from contune.data.augment.spec import policy_from_text
 from contune.errors import UserError
 from contune.models.encoders import build_encoder
 from contune.recipes import RECIPES, by_data, find_recipe, summary
-from contune.recipes.reported import PAPER, SOLO_LEARN, reported
+from contune.recipes.paper import PAPER, SOLO_LEARN, reported
 from contune.train.setup import view_policies
 
 SUPERVISED = {
@@ -89,7 +89,7 @@ def test_every_recipe_is_whole(name: str) -> None:
     assert config is not RECIPES[name]()
     assert config.data.name in {*DATASETS, "images"}
     for text in view_policies(config.augment):
-        policy_from_text(text, image_size=config.data.image_size or 32, channels=1 if name.startswith("fm") else 3)
+        build_policy(text, image_size=config.data.image_size or 32, channels=1 if name.startswith("fm") else 3)
     build_encoder(config.model.encoder, stem=config.model.stem, norm=config.model.norm)
 
 
@@ -168,7 +168,7 @@ def test_the_views_of_self_supervised_runs(method: str) -> None:
 
 
 def built_views(config: Config) -> list[SimAugment]:
-    policies = [policy_from_text(text, image_size=32, channels=3) for text in view_policies(config.augment)]
+    policies = [build_policy(text, image_size=32, channels=3) for text in view_policies(config.augment)]
     return [policy for policy in policies if isinstance(policy, SimAugment)]
 
 

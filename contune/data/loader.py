@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from contune.data.augment.crops import Crops
+from contune.data.augment import Crops
 from contune.data.imageset import ImageSet
 from contune.data.stream import HostBatches, Order, default_workers, to_device
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from contune.data.augment.crops import Crops
+from contune.data.augment import Crops
 from contune.data.broken import BrokenImageError
 from contune.data.cut import Cut, whole
 from contune.data.imageset import ImageSet

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from contune.data.augment.resample import resize
+from contune.data.augment import resize
 from contune.errors import UserError
 
 TOLERANCE = 1e-4

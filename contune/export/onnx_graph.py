@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from contune.data.augment.lookup import TOP_LEVEL
+from contune.data.augment.ops import TOP_LEVEL
 from contune.errors import UserError
 from contune.export.agreement import (
     HALF_TOLERANCE,
@@ -26,8 +26,7 @@ from contune.export.agreement import (
 from contune.export.opened import IMPORT, opened
 from contune.export.resize_graph import squash
 from contune.export.source import Source, Written
-from contune.models.classifier import Classifier
-from contune.models.saved import ImageEncoder
+from contune.models.saved import Classifier, ImageEncoder
 
 ONNX_FILE, CLASSES_FILE = "encoder.onnx", "classes.json"
 OUTPUTS = ("features", "probabilities")

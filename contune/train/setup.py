@@ -12,8 +12,7 @@ from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter
-from contune.data.augment.spec import policy_from_text
+from contune.data.augment import Augmenter, build_policy
 from contune.data.broken import BrokenImageError
 from contune.data.datasets import no_such_place
 from contune.data.imageset import where_labels_may_be
@@ -63,7 +62,7 @@ class Setup:
     def augmenter(self, policies: list[str]) -> Augmenter:
         """Views by policies as a config writes them; views with the same text are computed together."""
         built = {
-            text: policy_from_text(text, image_size=self.spec.image_size, channels=self.spec.channels)
+            text: build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
             for text in dict.fromkeys(policies)
         }
         return Augmenter([built[text] for text in policies], self.spec.mean, self.spec.std)

@@ -14,8 +14,7 @@ from torch import Tensor
 from contune import distributed
 from contune.config import Config
 from contune.console import Advance, progress
-from contune.data.augment import Params, slice_params
-from contune.data.augment.crops import Crops, begin_with_crops, crops_of
+from contune.data.augment import Crops, Params, begin_with_crops, crops_of, slice_params
 from contune.data.loader import Loader
 from contune.data.seeding import mixed_generator, mixed_seed
 from contune.errors import UserError

@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
 
-from contune.data.augment.resample import resize
+from contune.data.augment import resize
 from contune.models import EncoderSpec, ImageEncoder, save_encoder
 from contune.models.saved import ENCODER_FILE
 

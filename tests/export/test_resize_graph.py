@@ -4,7 +4,7 @@ import pytest
 import torch
 from encoders import real_images
 
-from contune.data.augment.resample import resize
+from contune.data.augment import resize
 from contune.export.resize_graph import axis_weights, squash
 
 

@@ -12,8 +12,7 @@ from pictures import write_picture
 from torch import Tensor
 
 from contune.data import ImageSet, TensorImages, load_dataset, stream
-from contune.data.augment import Augmenter, build_policy, slice_params
-from contune.data.augment.crops import Crops, crops_of
+from contune.data.augment import Augmenter, Crops, build_policy, crops_of, slice_params
 from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader, in_order
 from contune.data.seeding import mixed_generator
 from contune.data.stream import HostBatch, default_workers, to_device

@@ -1,17 +1,28 @@
-"""Batched augmentation: drawn per sample from a generator, applied to the whole batch by torch or by kernels."""
+"""Batched augmentation: random parameters per sample, applied to the whole batch by torch or by Triton kernels."""
 
-from contune.data.augment.policies import POLICIES, build_policy, policy_options
-from contune.data.augment.policy import Params, Policy, slice_params
-from contune.data.augment.views import Augmenter, eval_transform, normalise
+from contune.data.augment.ops import Params, resize
+from contune.data.augment.policies import (
+    POLICIES,
+    Augmenter,
+    Crops,
+    begin_with_crops,
+    build_policy,
+    crops_of,
+    eval_transform,
+    normalize,
+    slice_params,
+)
 
 __all__ = [
     "POLICIES",
     "Augmenter",
+    "Crops",
     "Params",
-    "Policy",
+    "begin_with_crops",
     "build_policy",
+    "crops_of",
     "eval_transform",
-    "normalise",
-    "policy_options",
+    "normalize",
+    "resize",
     "slice_params",
 ]

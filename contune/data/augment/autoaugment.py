@@ -1,32 +1,106 @@
-"""AutoAugment for a batch: each sample has its own sub-policy, signs and chances.
+"""Crop and flip, and AutoAugment: the CIFAR-10 policy, equal to torchvision's on uint8.
 
-The steps are computed in one of two ways (see grouping.py) that give the same levels: operation by operation, each
-on its own samples, or all at once, every sample going through a blend, a table and a sampling that all but its own
-operation leave at a magnitude of 0, the table of the identity and the identity matrix.
+Each sample has its own sub-policy, signs and chances. The policy has 25 sub-policies of two operations each; the
+paper uses it on every data set. Levels are whole numbers 0…255, truncated after every step as torchvision does on
+uint8.
 
-B: samples, S: the two steps, C: channels, H, W: height, width, P: pixels, L: levels.
+B: samples, S: the two steps, C: channels, H, W: height, width, P: pixels of an image, L: the 256 levels.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from contune.data.augment.checks import check_image, check_integer, check_probability
-from contune.data.augment.color import black
-from contune.data.augment.constants import count_to
-from contune.data.augment.geometry import crop_flip, draw_crop_flip
-from contune.data.augment.grouping import can_ask, each_kind
-from contune.data.augment.levels import OTHERS, blend
-from contune.data.augment.lookup import NUM_LEVELS, TABLES, TOP_LEVEL, look_up
-from contune.data.augment.moves import move
-from contune.data.augment.policy import Params
-from contune.data.augment.resample import resize
-from contune.data.augment.subpolicies import LAST_MOVE, LAST_SIGNED, SUB_POLICIES, Op, sub_policy_table
+from contune.data.augment import ops
+from contune.data.augment.ops import TOP_LEVEL, Params, Policy
+from contune.settings import ranged
 
-Move = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From levels, operations and magnitudes to levels; a sample whose operation moves no pixels stays as it is."""
+# ---------------------------------------------------------------------------- the policy's table
+
+
+class Op(IntEnum):
+    """Grouped, so that a comparison tells a group: geometry, blends (both signed), then tables."""
+
+    IDENTITY = 0
+    SHEAR_X = 1
+    SHEAR_Y = 2
+    TRANSLATE_X = 3
+    TRANSLATE_Y = 4
+    ROTATE = 5
+    BRIGHTNESS = 6
+    CONTRAST = 7
+    COLOR = 8
+    SHARPNESS = 9
+    POSTERIZE = 10
+    SOLARIZE = 11
+    INVERT = 12
+    AUTOCONTRAST = 13
+    EQUALIZE = 14
+
+
+LAST_MOVE, LAST_SIGNED = Op.ROTATE, Op.SHARPNESS
+
+Step = tuple[Op, float, int]
+"""An operation, its probability and the bin (0 to 9) of its magnitude; bin 0 where there is none."""
+
+SUB_POLICIES: tuple[tuple[Step, Step], ...] = (
+    ((Op.INVERT, 0.1, 0), (Op.CONTRAST, 0.2, 6)),
+    ((Op.ROTATE, 0.7, 2), (Op.TRANSLATE_X, 0.3, 9)),
+    ((Op.SHARPNESS, 0.8, 1), (Op.SHARPNESS, 0.9, 3)),
+    ((Op.SHEAR_Y, 0.5, 8), (Op.TRANSLATE_Y, 0.7, 9)),
+    ((Op.AUTOCONTRAST, 0.5, 0), (Op.EQUALIZE, 0.9, 0)),
+    ((Op.SHEAR_Y, 0.2, 7), (Op.POSTERIZE, 0.3, 7)),
+    ((Op.COLOR, 0.4, 3), (Op.BRIGHTNESS, 0.6, 7)),
+    ((Op.SHARPNESS, 0.3, 9), (Op.BRIGHTNESS, 0.7, 9)),
+    ((Op.EQUALIZE, 0.6, 0), (Op.EQUALIZE, 0.5, 0)),
+    ((Op.CONTRAST, 0.6, 7), (Op.SHARPNESS, 0.6, 5)),
+    ((Op.COLOR, 0.7, 7), (Op.TRANSLATE_X, 0.5, 8)),
+    ((Op.EQUALIZE, 0.3, 0), (Op.AUTOCONTRAST, 0.4, 0)),
+    ((Op.TRANSLATE_Y, 0.4, 3), (Op.SHARPNESS, 0.2, 6)),
+    ((Op.BRIGHTNESS, 0.9, 6), (Op.COLOR, 0.2, 8)),
+    ((Op.SOLARIZE, 0.5, 2), (Op.INVERT, 0.0, 0)),
+    ((Op.EQUALIZE, 0.2, 0), (Op.AUTOCONTRAST, 0.6, 0)),
+    ((Op.EQUALIZE, 0.2, 0), (Op.EQUALIZE, 0.6, 0)),
+    ((Op.COLOR, 0.9, 9), (Op.EQUALIZE, 0.6, 0)),
+    ((Op.AUTOCONTRAST, 0.8, 0), (Op.SOLARIZE, 0.2, 8)),
+    ((Op.BRIGHTNESS, 0.1, 3), (Op.COLOR, 0.7, 0)),
+    ((Op.SOLARIZE, 0.4, 5), (Op.AUTOCONTRAST, 0.9, 0)),
+    ((Op.TRANSLATE_Y, 0.9, 9), (Op.TRANSLATE_Y, 0.7, 9)),
+    ((Op.AUTOCONTRAST, 0.9, 0), (Op.SOLARIZE, 0.8, 3)),
+    ((Op.EQUALIZE, 0.8, 0), (Op.INVERT, 0.1, 0)),
+    ((Op.TRANSLATE_Y, 0.7, 9), (Op.AUTOCONTRAST, 0.9, 0)),
+)
+
+
+def magnitude_of(op: Op, bin_index: int, image_size: int) -> float:
+    """A slope, whole pixels, degrees, a blend's excess over 1, a number of bits or a level."""
+    largest = dict.fromkeys((Op.SHEAR_X, Op.SHEAR_Y), 0.3)
+    largest |= dict.fromkeys((Op.TRANSLATE_X, Op.TRANSLATE_Y), 150 / 331 * image_size)
+    largest |= dict.fromkeys((Op.BRIGHTNESS, Op.CONTRAST, Op.COLOR, Op.SHARPNESS), 0.9)
+    largest[Op.ROTATE] = 30.0
+    if op == Op.POSTERIZE:
+        return 8 - round(bin_index * 4 / 9)
+    if op == Op.SOLARIZE:
+        return float(torch.linspace(255, 0, 10)[bin_index])
+    if op not in largest:
+        return 0.0
+    magnitude = float(torch.linspace(0, largest[op], 10)[bin_index])
+    return float(int(magnitude)) if op in (Op.TRANSLATE_X, Op.TRANSLATE_Y) else magnitude
+
+
+@cache
+@torch.inference_mode(False)
+def sub_policy_table(image_size: int, device: torch.device) -> Tensor:
+    """(25, 2, 3): operation, probability and magnitude of both steps of each sub-policy."""
+    rows = [
+        [(op, probability, magnitude_of(op, bin_index, image_size)) for op, probability, bin_index in steps]
+        for steps in SUB_POLICIES
+    ]
+    return torch.tensor(rows, dtype=torch.float32, device=device)
 
 
 def choose_steps(
@@ -39,38 +113,161 @@ def choose_steps(
     return torch.where(happens, op, Op.IDENTITY).long(), torch.where(happens, negated, 0.0)
 
 
-def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move) -> Tensor:
-    """Operation by operation, on uint8 levels; the operations that move pixels count as one."""
+# ---------------------------------------------------------------------------- blends
+# The order of the additions is torchvision's, since a sum just under a whole number is truncated.
+
+
+def gray_levels(levels_BCHW: Tensor) -> Tensor:
+    return levels_BCHW if levels_BCHW.shape[1] == 1 else ops.gray(levels_BCHW).floor_()
+
+
+def mean_gray(levels_BCHW: Tensor) -> Tensor:
+    return gray_levels(levels_BCHW).mean((2, 3), keepdim=True)
+
+
+def smooth(levels_BCHW: Tensor) -> Tensor:
+    """A 3×3 mean whose center weighs 5 of 13, rounded; the outermost pixels stay."""
+    three = (levels_BCHW[..., :-2] + levels_BCHW[..., 1:-1]).add_(levels_BCHW[..., 2:])
+    nine = (three[..., :-2, :] + three[..., 1:-1, :]).add_(three[..., 2:, :])
+    smoothed = levels_BCHW.clone()
+    smoothed[..., 1:-1, 1:-1] = nine.add_(levels_BCHW[..., 1:-1, 1:-1], alpha=4).div_(13).round_()
+    return smoothed
+
+
+BLENDED_WITH: dict[Op, Callable[[Tensor], Tensor]] = {
+    Op.BRIGHTNESS: ops.black,
+    Op.CONTRAST: mean_gray,
+    Op.COLOR: gray_levels,
+    Op.SHARPNESS: smooth,
+}
+
+
+def blend(levels_BCHW: Tensor, other: Tensor, magnitude_B: Tensor) -> Tensor:
+    """(1 + magnitude) · levels - magnitude · other, clamped and truncated; a magnitude of 0 keeps the image."""
+    magnitude = magnitude_B[:, None, None, None]
+    blended = (levels_BCHW * (1 + magnitude)).sub_(other * magnitude)
+    return blended.clamp_(0, TOP_LEVEL).floor_()
+
+
+# ---------------------------------------------------------------------------- tables
+# Operations on the levels of a channel as tables, so that a batch of different ones is one gather.
+
+
+def posterize(index_BCP: Tensor, bits_B: Tensor) -> Tensor:
+    """Keeps the highest `bits_B` of the 8 bits."""
+    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+    return level_L - level_L.remainder(torch.exp2(8 - bits_B)[:, None, None])
+
+
+def solarize(index_BCP: Tensor, threshold_B: Tensor) -> Tensor:
+    """Inverts levels from the threshold on."""
+    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+    return torch.where(level_L >= threshold_B[:, None, None], TOP_LEVEL - level_L, level_L)
+
+
+def invert(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+    return TOP_LEVEL - ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+
+
+def autocontrast(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+    """Stretches each channel's range to 0…255; a channel of a single level stays."""
+    low_BC1, high_BC1 = index_BCP.amin(2, keepdim=True).float(), index_BCP.amax(2, keepdim=True).float()
+    flat_BC1 = low_BC1 == high_BC1
+    scale_BC1 = torch.where(flat_BC1, 1.0, TOP_LEVEL / (high_BC1 - low_BC1))
+    offset_BC1 = torch.where(flat_BC1, 0.0, low_BC1)
+    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+    return ((level_L - offset_BC1) * scale_BC1).clamp_(0, TOP_LEVEL).floor_()
+
+
+def equalize(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+    """Flattens each channel's histogram; a channel with too few levels stays."""
+    counts_BCL = torch.zeros(*index_BCP.shape[:2], ops.NUM_LEVELS, dtype=torch.int32, device=index_BCP.device)
+    one = ops.constant((1,), index_BCP.device, torch.int32)
+    counts_BCL.scatter_add_(2, index_BCP, one.expand_as(index_BCP))
+    below_BCL = counts_BCL.cumsum(2, dtype=torch.int32).sub_(counts_BCL)
+    # Pillow's rule: the pixels of the brightest level do not count.
+    step_BC1 = below_BCL.gather(2, index_BCP.amax(2, keepdim=True)) // TOP_LEVEL
+    # Whole numbers below 2^24 divided in float32 and rounded down are exact, and faster than in integers.
+    table_BCL = (below_BCL + step_BC1 // 2).float().div_(step_BC1.clamp(min=1)).floor_()
+    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+    return torch.where(step_BC1 == 0, level_L, table_BCL.clamp_(max=TOP_LEVEL))
+
+
+TABLES: dict[Op, Callable[[Tensor, Tensor], Tensor]] = {
+    Op.POSTERIZE: posterize,
+    Op.SOLARIZE: solarize,
+    Op.INVERT: invert,
+    Op.AUTOCONTRAST: autocontrast,
+    Op.EQUALIZE: equalize,
+}
+"""From the int64 levels of the channels and the magnitudes to tables that broadcast to (B, C, L)."""
+
+
+def look_up(index_BCP: Tensor, table: Tensor) -> Tensor:
+    return table.expand(*index_BCP.shape[:2], ops.NUM_LEVELS).gather(2, index_BCP)
+
+
+# ---------------------------------------------------------------------------- moves
+
+
+def move(levels_BCHW: Tensor, op_B: Tensor, magnitude_B: Tensor) -> Tensor:
+    """Shears, translations and rotations, to the nearest pixel; samples with any other operation stay.
+
+    Positive magnitudes move the content right, down and counterclockwise. torchvision shears about the top left corner
+    and rotates about the center.
+    """
+    corner = -levels_BCHW.shape[-1] / 2
+    codes = ops.constant((Op.SHEAR_X, Op.SHEAR_Y, Op.TRANSLATE_X, Op.TRANSLATE_Y, Op.ROTATE), op_B.device)
+    amounts = magnitude_B[:, None] * (op_B[:, None] == codes)
+    shear_x, shear_y, translate_x, translate_y, degrees = amounts.unbind(1)
+    angle = torch.deg2rad(degrees)
+    cos, sin = angle.cos(), angle.sin()
+    entries = [
+        *(cos, shear_x - sin, -corner * shear_x - translate_x),
+        *(shear_y + sin, cos, -corner * shear_y - translate_y),
+    ]
+    inverse_B23 = torch.stack(entries, dim=1).view(-1, 2, 3)
+    return ops.sample_affine(levels_BCHW, inverse_B23, "nearest")
+
+
+# ---------------------------------------------------------------------------- all steps
+
+
+def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
+    """Each operation on its own samples, as uint8 levels; all operations that move pixels count as one."""
     kind_BS = op_BS.masked_fill((op_BS > Op.IDENTITY) & (op_BS <= LAST_MOVE), LAST_MOVE)
 
-    def operate(step: int, kind: int, some_BCHW: Tensor, numbers_B: Tensor) -> Tensor:
-        op, magnitude_B = Op(kind), magnitude_BS[:, step].index_select(0, numbers_B)
+    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
+        op, magnitude_B = Op(kind), magnitude_BS[:, step].index_select(0, indices_B)
         if op in TABLES:
             index_BCP = some_BCHW.flatten(2).long()
             table = TABLES[op](index_BCP, magnitude_B)
             return look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW)
         some_BCHW = some_BCHW.float()
-        if op in OTHERS:
-            changed = blend(some_BCHW, OTHERS[op](some_BCHW), magnitude_B)
+        if op in BLENDED_WITH:
+            changed = blend(some_BCHW, BLENDED_WITH[op](some_BCHW), magnitude_B)
         else:
-            changed = move(some_BCHW, op_BS[:, step].index_select(0, numbers_B), magnitude_B)
-        return changed.int().to(torch.uint8)  # by way of int32 it is three times as fast
+            changed = move(some_BCHW, op_BS[:, step].index_select(0, indices_B), magnitude_B)
+        return changed.int().to(torch.uint8)  # via int32 this is three times as fast
 
-    return each_kind(levels_BCHW.to(torch.uint8), kind_BS, operate).float()
+    return ops.each_kind(levels_BCHW.to(torch.uint8), kind_BS, operate).float()
 
 
-def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move) -> Tensor:
-    """A blend, a table and a sampling of every sample in every step, on float32 levels."""
+def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
+    """A blend, a table and a move of every sample in every step, on float32 levels.
+
+    A sample without the operation has a magnitude of 0, the identity table or the identity matrix.
+    """
     levels_BCHW = levels_BCHW.float()
     blend_BS = magnitude_BS * ((op_BS > LAST_MOVE) & (op_BS <= LAST_SIGNED))
     for step in range(op_BS.shape[1]):
         op_B, magnitude_B = op_BS[:, step], magnitude_BS[:, step]
-        other = black(levels_BCHW)
-        for op, other_of in OTHERS.items():
+        other = ops.black(levels_BCHW)
+        for op, other_of in BLENDED_WITH.items():
             other = torch.where((op_B == op)[:, None, None, None], other_of(levels_BCHW), other)
         levels_BCHW = blend(levels_BCHW, other, blend_BS[:, step])
         index_BCP = levels_BCHW.flatten(2).long()
-        table = count_to(NUM_LEVELS, levels_BCHW.device)
+        table = ops.count_to(ops.NUM_LEVELS, levels_BCHW.device)
         for op, table_of in TABLES.items():
             table = torch.where((op_B == op)[:, None, None], table_of(index_BCP, magnitude_B), table)
         levels_BCHW = look_up(index_BCP, table).view_as(levels_BCHW)
@@ -78,40 +275,48 @@ def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: 
     return levels_BCHW
 
 
-def autoaugment_levels(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor, move: Move = move) -> Tensor:
-    """All steps on levels, uint8 or whole numbers in float32, to float32; equal to torchvision's on uint8."""
+def autoaugment_levels(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
+    """All steps on levels, uint8 or whole numbers in float32, to float32."""
     if levels_BCHW.shape[1] == 1:  # torchvision's saturation keeps a gray image
         op_BS = op_BS.masked_fill(op_BS == Op.COLOR, Op.IDENTITY)
-    take_steps = one_by_one if can_ask(levels_BCHW) else all_at_once
-    return take_steps(levels_BCHW, op_BS, magnitude_BS, move)
+    take_steps = one_by_one if ops.host_can_read(levels_BCHW) else all_at_once
+    return take_steps(levels_BCHW, op_BS, magnitude_BS)
+
+
+# ---------------------------------------------------------------------------- the policies
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AutoAugment:
-    """Crop with padding and flip, then the CIFAR-10 policy with the operations and magnitudes of torchvision."""
+class CropFlip(Policy):
+    """A random crop of the padded image and a horizontal flip."""
 
-    image_size: int
-    channels: int
-    padding: int = 4
+    padding: int = ranged(4, low=0)
     """Zeros added on every side before the crop, in pixels."""
-    flip: float = 0.5
-    """Probability of a horizontal flip."""
-
-    def __post_init__(self) -> None:
-        check_image(self.image_size, self.channels, smallest=3)
-        check_integer("padding", self.padding, 0)
-        check_probability("flip", self.flip)
+    flip: float = ranged(0.5, low=0, high=1)
+    """Probability of a horizontal flip; 0 where mirroring changes the class."""
 
     def draw(self, num_samples: int, generator: torch.Generator) -> Params:
-        params = draw_crop_flip(num_samples, self.padding, self.flip, generator)
+        shape = (num_samples, 2)
+        start_B2 = torch.randint(2 * self.padding + 1, shape, generator=generator, device=generator.device)
+        return {"crop_start": start_B2, "flip": ops.draw_chance(num_samples, self.flip, generator)}
+
+    def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
+        images_BCHW = ops.resize(images_BCHW, self.image_size)
+        levels = ops.crop_flip(images_BCHW, params["crop_start"], params["flip"], self.padding)
+        if "op" in params:  # AutoAugment draws it
+            levels = autoaugment_levels(levels, params["op"], params["magnitude"])
+        return levels.float().div_(TOP_LEVEL)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AutoAugment(CropFlip):
+    """Crop with padding and flip, then the CIFAR-10 policy with the operations and magnitudes of torchvision."""
+
+    def draw(self, num_samples: int, generator: torch.Generator) -> Params:
+        params = super().draw(num_samples, generator)
         device, shape = generator.device, (num_samples, 2)
         sub_policy_B = torch.randint(len(SUB_POLICIES), (num_samples,), generator=generator, device=device)
         chance_BS = torch.rand(shape, generator=generator, device=device)
         negative_BS = torch.rand(shape, generator=generator, device=device) < 0.5
         op_BS, magnitude_BS = choose_steps(sub_policy_B, chance_BS, negative_BS, self.image_size)
         return params | {"op": op_BS, "magnitude": magnitude_BS}
-
-    def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
-        images_BCHW = resize(images_BCHW, self.image_size)
-        images_BCHW = crop_flip(images_BCHW, params["crop_start"], params["flip"], self.padding)
-        return autoaugment_levels(images_BCHW, params["op"], params["magnitude"]).div_(TOP_LEVEL)

@@ -1,0 +1,195 @@
+"""What a policy is, and the image operations that several policies share, in torch.
+
+The operations work on whole batches, with different parameters in every sample. kernels.py has the Triton versions.
+
+B: samples, C: channels, H, W: height, width, S: steps.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from contune.errors import UserError
+from contune.settings import check
+
+Params = dict[str, Tensor]
+"""Random parameters by name; the first dimension of each is the number of samples."""
+
+NUM_LEVELS = 256
+TOP_LEVEL = NUM_LEVELS - 1
+LUMA = (0.2989, 0.587, 0.114)
+"""torchvision's weights of red, green and blue in a gray image."""
+
+
+# ---------------------------------------------------------------------------- constants, draws, policies
+
+
+def constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A small tensor, cached per device: copying it there at every step would cost a launch each."""
+    if torch.compiler.is_compiling():  # compiled code cannot see the cache
+        return torch.tensor(values, dtype=dtype, device=device)
+    return _cached_constant(values, device, dtype)
+
+
+# The caches never evict, since a captured CUDA graph may still read the tensors. They never hold inference tensors,
+# since a constant that an evaluation made first may take part in a backward pass later.
+@cache
+@torch.inference_mode(False)
+def _cached_constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+@cache
+@torch.inference_mode(False)
+def count_to(num: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """0, 1, …, num - 1, cached per device."""
+    return torch.arange(num, dtype=dtype, device=device)
+
+
+def draw_chance(num_samples: int, probability: float, generator: torch.Generator) -> Tensor:
+    """True with `probability`, independently for each sample."""
+    return torch.rand(num_samples, generator=generator, device=generator.device) < probability
+
+
+def draw_uniform(shape: tuple[int, ...], low: float, high: float, generator: torch.Generator) -> Tensor:
+    return low + (high - low) * torch.rand(shape, generator=generator, device=generator.device)
+
+
+def check_interval(name: str, interval: tuple[float, float], high: float = float("inf")) -> None:
+    """`interval` is (smallest, largest): above 0, at most `high`."""
+    if len(interval) != 2 or not 0 < interval[0] <= interval[1] <= high:
+        limit = "" if high == float("inf") else f" and at most {high:g}"
+        raise UserError(f"{name} must be two numbers, the smaller first, above 0{limit}, got {interval}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Policy:
+    """One kind of view; this one is the image itself, resized. Row i of the parameters and image i decide result i.
+
+    A policy is a frozen dataclass whose other fields are its options.
+    """
+
+    image_size: int
+    """The side of a view, in pixels."""
+    channels: int
+
+    def __post_init__(self) -> None:
+        if self.image_size < 1:
+            raise UserError(f"image_size must be 1 or more, got {self.image_size}")
+        if self.channels not in (1, 3):
+            raise UserError(f"channels must be 1 (gray) or 3 (color), got {self.channels}")
+        check(self, "")
+
+    def draw(self, num_samples: int, generator: torch.Generator) -> Params:
+        """Random parameters for `num_samples` images, on the generator's device."""
+        return {}
+
+    def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
+        """uint8 images (B, C, H, W) to float32 in [0, 1] of (B, C, size, size); nothing random in it."""
+        return resize(images_BCHW, self.image_size).float().div_(TOP_LEVEL)
+
+
+# ---------------------------------------------------------------------------- geometry
+
+
+def resize(images_BCHW: Tensor, size: int) -> Tensor:
+    """uint8 images resized to (size, size) whatever their aspect ratio: bilinear, antialiased, rounded to levels."""
+    if images_BCHW.shape[-2:] == (size, size):
+        return images_BCHW
+    resized = F.interpolate(images_BCHW.float(), size=(size, size), mode="bilinear", antialias=True)
+    return resized.round_().to(torch.uint8)
+
+
+def crop_flip(images_BCHW: Tensor, start_B2: Tensor, flip_B: Tensor, padding: int) -> Tensor:
+    """Zero padding on all sides, a crop of the original size from (top, left), then a horizontal flip.
+
+    A row of the result is W neighboring pixels of a padded image or of its mirror image. So one `index_select` picks
+    the rows from all such windows of both.
+    """
+    B, C, H, W = images_BCHW.shape
+    device = images_BCHW.device
+    padded = F.pad(torch.stack([images_BCHW, images_BCHW.flip(3)]), [padding] * 4).contiguous()
+    top_B, left_B = start_B2.unbind(1)
+    left_B = torch.where(flip_B, 2 * padding - left_B, left_B)
+    image_BC = (flip_B * B + count_to(B, device, torch.int64))[:, None] * C + count_to(C, device, torch.int64)
+    row_BCH = (image_BC * (H + 2 * padding) + top_B[:, None])[:, :, None] + count_to(H, device, torch.int64)
+    window_BCH = row_BCH * (W + 2 * padding) + left_B[:, None, None]
+    windows = padded.as_strided((max(0, padded.numel() - W + 1), W), (1, 1))
+    return windows.index_select(0, window_BCH.view(-1)).view(B, C, H, W)
+
+
+def sample_affine(images_BCHW: Tensor, inverse_B23: Tensor, mode: str) -> Tensor:
+    """The image at `inverse_B23` of every output pixel; zero outside. `mode`: nearest or bilinear.
+
+    The matrix maps output (x, y, 1) to input (x, y) in pixels from the image's center, as torchvision's does.
+    """
+    H, W = images_BCHW.shape[-2:]
+    device = images_BCHW.device
+    # Sums of products instead of a matrix product: TF32 would move pixels.
+    scaled_B23 = inverse_B23 / constant((0.5 * W, 0.5 * H), device)[:, None]
+    x_W1 = (count_to(W, device) - (W - 1) / 2)[:, None]
+    y_H1 = (count_to(H, device) - (H - 1) / 2)[:, None]
+    along_x_BW2 = x_W1 * scaled_B23[:, None, :, 0] + scaled_B23[:, None, :, 2]
+    along_y_BH2 = y_H1 * scaled_B23[:, None, :, 1]
+    grid_BHW2 = along_x_BW2[:, None] + along_y_BH2[:, :, None]
+    return F.grid_sample(images_BCHW, grid_BHW2, mode=mode, padding_mode="zeros", align_corners=False)
+
+
+def black(images_BCHW: Tensor) -> Tensor:
+    return constant((0.0,), images_BCHW.device).view(1, 1, 1, 1)
+
+
+def gray(images_BCHW: Tensor) -> Tensor:
+    """The luma (B, 1, H, W); a one-channel image is its own."""
+    if images_BCHW.shape[1] == 1:
+        return images_BCHW
+    red, green, blue = (images_BCHW[:, c] * weight for c, weight in enumerate(LUMA))
+    return red.add_(green).add_(blue)[:, None]
+
+
+# ---------------------------------------------------------------------------- a different operation in every sample
+
+KEEP = 0
+"""The kind of the samples that a step leaves unchanged."""
+
+
+def host_can_read(images: Tensor) -> bool:
+    """Whether the host can branch on the values of a tensor without waiting for a device.
+
+    On a CPU every operation is computed only for the samples that use it. A GPU would have to synchronize with the
+    host, which a CUDA graph forbids. There all samples go through every operation, with parameters that change nothing
+    in all but their own.
+    """
+    return images.device.type == "cpu"
+
+
+def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[[int, int, Tensor, Tensor], Tensor]) -> Tensor:
+    """In each step, `operate(step, kind, images, indices)` once for each kind that occurs, on all its samples.
+
+    The images are sorted by kind, so that a kind is a slice, and restored to their order at the end.
+    """
+    index_B = torch.arange(len(kind_BS))
+    for step, kind_B in enumerate(kind_BS.unbind(1)):
+        kind_B = kind_B.index_select(0, index_B)
+        order_B = kind_B.argsort()
+        images_BCHW, index_B = images_BCHW.index_select(0, order_B), index_B.index_select(0, order_B)
+        sizes = kind_B.bincount().tolist()
+        for kind, (some, indices) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
+            if kind != KEEP and len(some):
+                some.copy_(operate(step, kind, some, indices))
+    return images_BCHW.index_select(0, index_B.argsort())
+
+
+def where_chosen(images_BCHW: Tensor, chosen_B: Tensor, change: Callable[..., Tensor], *amounts_B: Tensor) -> Tensor:
+    """`change(images, *amounts)` of the chosen samples; the others stay unchanged."""
+    if not host_can_read(images_BCHW):
+        return torch.where(chosen_B[:, None, None, None], change(images_BCHW, *amounts_B), images_BCHW)
+
+    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
+        return change(some_BCHW, *(amount_B.index_select(0, indices_B) for amount_B in amounts_B))
+
+    return each_kind(images_BCHW, chosen_B.long()[:, None], operate)
