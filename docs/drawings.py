@@ -14,8 +14,8 @@ from matplotlib.patches import FancyBboxPatch
 from PIL import Image
 
 import contune
-from contune.analysis.projection import project
 from contune.data import load_dataset
+from contune.report.plots import project
 
 CARD, INK, MUTED, LINE = "#fbfaf7", "#22252b", "#6d7280", "#dcdad3"
 CLASSES = ("#4269d0", "#e08a00", "#d6336c", "#6c8f2f", "#2a9d8f",

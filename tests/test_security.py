@@ -16,9 +16,9 @@ from command_line import PLAIN, contune, train
 from safetensors.torch import load_file, save_file
 
 import contune as package
-from contune.analysis.report import write_report
 from contune.errors import UserError
 from contune.models import load_encoder
+from contune.report.page import write_report
 from contune.train import checkpoint
 from contune.train.checkpoint import load_checkpoint
 

@@ -136,8 +136,8 @@ def report(
     Example: `contune report runs/tcl runs/supcon --out comparison.html`
     """
     from contune.console import say
+    from contune.report.compare import write_pages
     from contune.run import RunFolder
-    from contune.train.reports import write_pages
 
     path = write_pages([RunFolder(run) for run in runs], out)
     say(f"report   {path}")

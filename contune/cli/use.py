@@ -90,12 +90,12 @@ def search(
     """
     from functools import partial
 
-    from contune.analysis.page import is_page
     from contune.console import printable, progress, say, show_table
     from contune.embedding.nearest import search as find
     from contune.embedding.search_page import write_search_page
     from contune.embedding.table import num_images
     from contune.files import check_like, check_out
+    from contune.report.page import is_page
 
     if out is not None:
         check_out(out, images, query, ending=".html")

@@ -4,8 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from contune.analysis.page import escape, page, shorten_path
-from contune.analysis.thumbnails import thumbnail
 from contune.console import plural
 from contune.data.broken import BrokenImageError
 from contune.data.images import EncodedImages
@@ -14,6 +12,7 @@ from contune.embedding.nearest import Found, Hit
 from contune.embedding.parquet_source import row_item
 from contune.errors import UserError
 from contune.files import write_whole
+from contune.report.page import escape, page, shorten_path, thumbnail
 
 _LONGEST = 28
 

@@ -75,7 +75,9 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTE
         side.set_visible(False)
 
 
-def legend_handle(style: MethodStyle, label: str | None = None, linestyle: str = "none") -> Line2D:
+def legend_handle(
+    style: MethodStyle, label: str | None = None, linestyle: Literal["none", "-", "--"] = "none"
+) -> Line2D:
     """A method's marker in a legend, with a line if `linestyle` says so."""
     return Line2D(
         [], [], color=style.color, marker=style.marker, markersize=6, linestyle=linestyle, label=label or style.title

@@ -11,7 +11,6 @@ from typing import Any
 
 from torch import Tensor
 
-from contune.analysis.measured import evenly_spaced
 from contune.config import Config
 from contune.data.imageset import ImageSet
 from contune.data.loader import Loader
@@ -20,6 +19,7 @@ from contune.eval.features import extract_features
 from contune.eval.probes import knn_scores
 from contune.files import write_whole
 from contune.methods import Method
+from contune.report.plots import evenly_spaced
 from contune.run import RunFolder
 from contune.train.checkpoint import CHECKPOINT, PREVIOUS
 from contune.train.session import train

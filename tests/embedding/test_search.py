@@ -12,11 +12,11 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
-from contune.analysis.page import page
 from contune.embedding.embeddings import Embedded
 from contune.embedding.nearest import _Best
 from contune.embedding.search_page import write_search_page
 from contune.errors import UserError
+from contune.report.page import page
 
 
 @pytest.fixture(scope="module")

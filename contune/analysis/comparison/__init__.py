@@ -1,1 +1,0 @@
-"""Runs side by side on one page: what they reached, how they differ, how they got there."""
