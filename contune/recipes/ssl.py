@@ -1,19 +1,20 @@
-"""Learning without labels: a row for each method, from which every data set's recipe is made.
+"""Recipes without labels: one row per method, from which each dataset's recipe is made.
 
-The rows hold the values of solo-learn, the reference library, whose CIFAR-10 and CIFAR-100 runs are alike; a method's
-own settings (sizes of heads, temperatures, momenta) are its defaults. Batches have 256 images, for which its rates are
-given, so that each rate here is the one that is used. Two differences: our warm-up begins at nothing, where its begins
-at 3e-5; our online probe always is SGD at 0.1, where its has 0.3 for MoCo and 3e-3 for W-MSE.
-Start them like `contune train cifar100-byol data.path=FOLDER`. ImageNet-100 streams, so that random crops are cut out
-of the whole pictures.
+The rows hold the values of solo-learn, the reference library, which trains alike on CIFAR-10 and CIFAR-100. A method's
+own settings (head sizes, temperatures, momenta) are its defaults. Batches have 256 images, the size that solo-learn's
+rates are stated for. There are two differences. Our warm-up starts at 0, solo-learn's at 3e-5. Our online probe always
+uses SGD at 0.1, solo-learn's 0.3 for MoCo and 3e-3 for W-MSE.
+
+Start a recipe like `contune train cifar100-byol data.path=FOLDER`. ImageNet-100 streams, so random crops come from the
+whole images.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
-from contune.recipes import digits, paper
-from contune.recipes.reported import PAPER, SOLO_LEARN, reported
+from contune.recipes import everyday, paper
+from contune.recipes.paper import PAPER, SOLO_LEARN, reported
 
 TITLES = {
     "digits": "Handwritten digits",
@@ -26,7 +27,7 @@ EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
 
 @dataclass(frozen=True)
 class Views:
-    """A policy for each view: of CIFAR's small images, and of ImageNet's, in which a blur tells."""
+    """An augmentation policy per view, for CIFAR's small images and for ImageNet's, where blur has an effect."""
 
     small: tuple[str, ...]
     large: tuple[str, ...]
@@ -55,7 +56,7 @@ TRIPLETS = Views(("simaugment",) * 3, ("simaugment",) * 3)
 
 @dataclass(frozen=True)
 class Row:
-    """How a method is trained; the last fields are KEY=VALUE in which a data set's recipe differs."""
+    """How to train a method. The last two fields are KEY=VALUE overrides for a dataset."""
 
     title: str
     optimizer: str
@@ -63,10 +64,10 @@ class Row:
     weight_decay: float
     views: Views
     settings: tuple[str, ...] = ()
-    """Of the method, where they are not its defaults; its name, where it is not the row's."""
+    """Settings of the method that are not its defaults, with its name."""
     imagenet100: tuple[str, ...] = ()
     digits: tuple[str, ...] = ()
-    """Tiny images, a tiny encoder, small batches: smaller heads and queues, and other rates."""
+    """For tiny images, a tiny encoder and small batches: smaller heads and queues, and other rates."""
 
 
 def _small(hidden: int, dim: int, *others: str, lr: float = 2e-3) -> tuple[str, ...]:
@@ -137,7 +138,9 @@ def recipe(data: str, name: str) -> Callable[[], Config]:
     differing = {"digits": row.digits, "imagenet100": row.imagenet100}.get(data, ())
 
     def make() -> Config:
-        config = digits.base(views=len(row.views.small), epochs=40) if data == "digits" else _reference(row, data)
+        config = (
+            everyday.digits_base(views=len(row.views.small), epochs=40) if data == "digits" else _reference(row, data)
+        )
         return config.override([*settings, *differing])
 
     make.__name__, make.__doc__ = f"{data}-{name}", _summary(data, name)
@@ -145,7 +148,7 @@ def recipe(data: str, name: str) -> Callable[[], Config]:
 
 
 def _reference(row: Row, data: str) -> Config:
-    """solo-learn's common values: ResNet-18, 256 images a batch, ten epochs of warm-up and a cosine by the step."""
+    """solo-learn's common values: ResNet-18, 256 images per batch, ten warm-up epochs and a cosine by the step."""
     large = data == "imagenet100"
     views = row.views.large if large else row.views.small
     return Config(
@@ -166,6 +169,6 @@ def _summary(data: str, name: str) -> str:
         return f"{start}; a CPU, about a minute."
     own = name == "tcl-ssl"
     numbers = [f"the paper {'has' if own else 'quotes'} {reported(PAPER, name, data)}"]
-    if (beside := reported(SOLO_LEARN, name, data)) is not None:
-        numbers.append(f"solo-learn has {beside:.2f}")
+    if (reference := reported(SOLO_LEARN, name, data)) is not None:
+        numbers.append(f"solo-learn has {reference:.2f}")
     return f"{start}, {EPOCHS[data]} epochs; {', '.join(numbers)}."
