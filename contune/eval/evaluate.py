@@ -1,17 +1,16 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
 from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
+from contune.device import Autocast
 from contune.eval.features import extract_features
 from contune.eval.measures import MEASURES
 from contune.eval.probes import WEIGHT_PENALTY, Capture, fit_logistic, knn_scores, train_linear
@@ -32,16 +31,6 @@ class Evaluation:
     classifier: Classifier | None = None
     """The one trained with the encoder, else the best probe; None without labels or a linear probe."""
 
-    @property
-    def predicted_M(self) -> Tensor | None:
-        """The class of each image according to `classifier`."""
-        return None if self.classifier is None else self.classifier.predict(self.features_MD)
-
-    @property
-    def predicted_by(self) -> str:
-        """The key of the measure that `classifier` belongs to; empty where there is none."""
-        return "" if self.classifier is None else self.classifier.measure
-
 
 def evaluate(
     encoder: nn.Module,
@@ -54,11 +43,11 @@ def evaluate(
     augmenter: Augmenter,
     policy: str,
     seed: int = 0,
-    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    autocast: Autocast = nullcontext,
     capture: Capture | None = None,
-    classifier: nn.Module | None = None,
+    classifier: nn.Linear | None = None,
 ) -> Evaluation:
-    """Measures an encoder by the protocols that `settings` names. Without labels there are only features.
+    """Measure an encoder by the protocols that `settings` names. Without labels there are only features.
 
     augmenter, policy: for the paper's probe, one view of each image, and how the config writes it.
     capture: makes the probe's step a CUDA graph.
@@ -74,63 +63,41 @@ def evaluate(
         return Evaluation(scores=[], features_MD=test_MD.cpu())
 
     found: list[dict[str, Any]] = []
-    linear_layers: dict[str, tuple[Tensor, Tensor]] = {}
+    layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
         protocol = MEASURES[key].protocol.format(**values)
         found.append(score(key, scores_MK, labels_M, class_names, protocol=protocol, split=settings.split))
 
-    def measure_features(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
+    def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
         if settings.linear != "none":
             probe = fit_logistic(train_ND, labels_N, num_classes)
             add(f"{prefix}linear-fast", probe.scores(test_MD), weight_penalty=WEIGHT_PENALTY)
-            linear_layers[f"{prefix}linear-fast"] = probe.as_linear()
-        knn = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
+            layers[f"{prefix}linear-fast"] = probe.as_linear()
+        knn: dict[str, Any] = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
         add(f"{prefix}knn", knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
 
-    measure_features(train_ND, test_MD)
+    add_probes(train_ND, test_MD)
     if classifier is not None:
-        assert isinstance(classifier, nn.Linear), type(classifier)
-        with torch.no_grad():
-            add("classifier", classifier(test_MD))
-        linear_layers["classifier"] = classifier.weight, classifier.bias
+        add("classifier", classifier(test_MD))
+        layers["classifier"] = classifier.weight, classifier.bias
     if settings.linear == "paper":
-        with progress("probe", settings.linear_epochs, unit="epochs") as advance:
-            probe = train_linear(
-                encoder,
-                train,
-                augmenter,
-                test_MD.shape[1],
-                num_classes,
-                epochs=settings.linear_epochs,
-                lr=settings.linear_lr,
-                batch=settings.linear_batch,
-                seed=seed,
-                autocast=autocast,
-                capture=capture,
-                advance=advance,
-            )
         batch = min(settings.linear_batch, len(train))
-        with torch.no_grad():
-            add(
-                "linear",
-                probe(test_MD),
-                epochs=settings.linear_epochs,
-                lr=settings.linear_lr,
-                batch=batch,
-                policy=policy,
-            )
-        linear_layers["linear"] = probe.weight, probe.bias
-    resident = isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader)
-    if resident and train.images_NCHW.numel() <= RAW_PIXEL_LIMIT:
-        # The same on the images themselves: what an encoder has to beat.
-        measure_features(*(x.images_NCHW.flatten(1).float() / 255 for x in (train, test)), prefix="pixels-")
-    key = next((key for key in ("classifier", "linear", "linear-fast") if key in linear_layers), None)
-    kept = None
-    if key is not None:
-        weight_KD, bias_K = (tensor.detach().cpu() for tensor in linear_layers[key])
-        kept = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
-    return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=kept)
+        sgd: dict[str, Any] = {"epochs": settings.linear_epochs, "lr": settings.linear_lr, "batch": batch}
+        how = {"seed": seed, "autocast": autocast, "capture": capture, **sgd}
+        with progress("probe", settings.linear_epochs, unit="epochs") as advance:
+            linear = train_linear(encoder, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
+        add("linear", linear(test_MD), policy=policy, **sgd)
+        layers["linear"] = linear.weight, linear.bias
+    if isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader):
+        pixels_ND, pixels_MD = (loader.images_NCHW.flatten(1) for loader in (train, test))
+        if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
+            add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, "pixels-")
+    best = None
+    if key := next((key for key in ("classifier", "linear", "linear-fast") if key in layers), None):
+        weight_KD, bias_K = (tensor.detach().cpu() for tensor in layers[key])
+        best = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
+    return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)
 
 
 def score(
@@ -157,9 +124,3 @@ def score(
         "split": split,
         "num_images": len(labels_N),
     }
-
-
-def confusion(predicted_N: Tensor, labels_N: Tensor, num_classes: int) -> Tensor:
-    """(K, K) counts: row the true class, column the predicted one."""
-    cells = labels_N.cpu() * num_classes + predicted_N.cpu()
-    return torch.bincount(cells, minlength=num_classes**2).reshape(num_classes, num_classes)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Measure:
     """One way to measure an encoder's accuracy."""
 
@@ -15,70 +15,39 @@ class Measure:
     """For reports and figures."""
     short_title: str
     """For tables in the terminal; tells the two linear probes apart."""
-    meaning: str
-    """One line for people who do not know the measure."""
     protocol: str
     """A template; `protocol.format(k=20, ...)` is the text that result.json holds."""
-    baseline: str | None = None
+    baseline: str | None
     """The key of the same measure on raw pixels."""
+    meaning: str
+    """One line for people who do not know the measure."""
 
 
+_SGD = (
+    "linear layer, {epochs} epochs of SGD (lr {lr:g}, momentum 0.9, weight decay 1e-4, cosine, batch {batch}), "
+    "augmented by {policy}, encoder and its batch-norm frozen; last epoch"
+)
+_TRAINED = "the classifier trained with the encoder, cross-entropy, last epoch"
 _LOGISTIC = "logistic regression on {} (standardised, no augmentation, L-BFGS, weight penalty {{weight_penalty:g}})"
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
-_ALL = (
-    Measure(
-        key="linear",
-        title="Linear probe",
-        short_title="linear probe, the paper's",
-        meaning="a linear classifier trained on the frozen encoder, on augmented images",
-        protocol=(
-            "linear layer, {epochs} epochs of SGD (lr {lr:g}, momentum 0.9, weight decay 1e-4, cosine, batch {batch}), "
-            "augmented by {policy}, encoder and its batch-norm frozen; last epoch"
-        ),
-        baseline="pixels-linear-fast",
-    ),
-    Measure(
-        key="linear-fast",
-        title="Linear probe",
-        short_title="linear probe, fast",
-        meaning="a linear classifier trained on the frozen encoder’s features",
-        protocol=_LOGISTIC.format("cached frozen features"),
-        baseline="pixels-linear-fast",
-    ),
-    Measure(
-        key="classifier",
-        title="Classifier",
-        short_title="classifier",
-        meaning="the classifier that was trained together with the encoder",
-        protocol="the classifier trained with the encoder, cross-entropy, last epoch",
-        baseline="pixels-linear-fast",
-    ),
-    Measure(
-        key="knn",
-        title="Nearest neighbours",
-        short_title="kNN",
-        meaning="a vote of the most similar training images; nothing is trained",
-        protocol=_KNN.format("frozen features"),
-        baseline="pixels-knn",
-    ),
-    Measure(
-        key="pixels-linear-fast",
-        title="Raw pixels, linear",
-        short_title="raw pixels, linear",
-        meaning="the fast linear probe on pixels instead of features",
-        protocol=_LOGISTIC.format("raw pixels"),
-    ),
-    Measure(
-        key="pixels-knn",
-        title="Raw pixels, neighbours",
-        short_title="raw pixels, kNN",
-        meaning="the neighbours’ vote on pixels instead of features",
-        protocol=_KNN.format("raw pixels"),
-    ),
-)
+_PIXELS, _PIXELS_KNN = "pixels-linear-fast", "pixels-knn"
+_ROWS = (
+    ("linear", "Linear probe", "linear probe, the paper's", _SGD, _PIXELS,
+     "a linear classifier trained on the frozen encoder, on augmented images"),
+    ("linear-fast", "Linear probe", "linear probe, fast", _LOGISTIC.format("cached frozen features"), _PIXELS,
+     "a linear classifier trained on the frozen encoder’s features"),
+    ("classifier", "Classifier", "classifier", _TRAINED, _PIXELS,
+     "the classifier that was trained together with the encoder"),
+    ("knn", "Nearest neighbours", "kNN", _KNN.format("frozen features"), _PIXELS_KNN,
+     "a vote of the most similar training images; nothing is trained"),
+    (_PIXELS, "Raw pixels, linear", "raw pixels, linear", _LOGISTIC.format("raw pixels"), None,
+     "the fast linear probe on pixels instead of features"),
+    (_PIXELS_KNN, "Raw pixels, neighbours", "raw pixels, kNN", _KNN.format("raw pixels"), None,
+     "the neighbours’ vote on pixels instead of features"),
+)  # fmt: skip
 
-MEASURES: dict[str, Measure] = {measure.key: measure for measure in _ALL}
+MEASURES: dict[str, Measure] = {row[0]: Measure(*row) for row in _ROWS}
 
 TOP1, LINEAR, FAST, CLASSIFIER, KNN = "top1", "linear", "fast", "classifier", "knn"
 PREFERENCES: dict[str, tuple[str, ...]] = {

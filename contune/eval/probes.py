@@ -4,8 +4,7 @@ Shapes: N training and M test images, D features, K classes.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
+from contextlib import nullcontext
 from itertools import islice
 from math import cos, pi
 from typing import NamedTuple
@@ -14,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.data.augment import Augmenter
-from contune.data.augment.crops import Crops, begin_with_crops, crops_of
+from contune.console import Advance
+from contune.data.augment import Augmenter, Crops, begin_with_crops, crops_of
 from contune.data.loader import Loader
 from contune.data.sampler import shuffled_order
 from contune.data.seeding import mixed_generator, mixed_seed
+from contune.device import Autocast
 
 WEIGHT_PENALTY = 1e-4
 MAX_ITERATIONS = 200
@@ -120,9 +120,9 @@ def train_linear(
     lr: float = 0.5,
     batch: int = 256,
     seed: int = 0,
-    autocast: Callable[[], AbstractContextManager[object]] = nullcontext,
+    autocast: Autocast = nullcontext,
     capture: Capture | None = None,
-    advance: Callable[[int, str], None] | None = None,
+    advance: Advance | None = None,
 ) -> nn.Linear:
     """The paper's linear probe (appendix B.1): 50 epochs of SGD at 0.5 with a cosine per epoch, one augmented view.
 
@@ -130,7 +130,7 @@ def train_linear(
     that is said to be frozen; this follows the paper's text and freezes all of it.
     """
     assert loader.labels_N is not None, "a linear probe needs labels"
-    encoder = cast_once(encoder.eval(), autocast)
+    encoder.eval()
     device = loader.labels_N.device
     torch.manual_seed(seed)
     classifier = nn.Linear(num_features, num_classes).to(device)
@@ -177,20 +177,3 @@ def train_linear(
         if advance is not None:
             advance(epoch + 1, f"loss {metrics['loss'].item():.3f}")
     return classifier
-
-
-def cast_once(encoder: nn.Module, autocast: Callable[[], AbstractContextManager[object]]) -> nn.Module:
-    """A copy with the weights that `autocast` would make for every batch, and so the same features to the bit.
-
-    In a ResNet-50 this saves 54 small kernels a batch.
-    """
-    device = next(encoder.parameters()).device.type
-    with autocast():
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    if dtype is None:
-        return encoder
-    copy = deepcopy(encoder)
-    for module in copy.modules():
-        if type(module) in (nn.Conv2d, nn.Linear):  # subclasses may compute with their weights before they use them
-            module.to(dtype)
-    return copy

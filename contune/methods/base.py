@@ -65,7 +65,7 @@ class Method(nn.Module):
     """Epochs completed, with fractions. It lives on the device, so that a captured CUDA graph sees it change."""
     share: Tensor
     """Share of the training completed, 0 to 1, also on the device."""
-    classifier: nn.Module | None
+    classifier: nn.Linear | None
     """Features to class scores, in a method that trains a classifier with the encoder."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:

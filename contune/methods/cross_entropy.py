@@ -21,7 +21,7 @@ class CrossEntropy(Method):
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
-        self.classifier: nn.Module = nn.Linear(num_features, num_classes)
+        self.classifier: nn.Linear = nn.Linear(num_features, num_classes)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         features_ND = self.encode(views)

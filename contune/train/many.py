@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import deepcopy
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -63,11 +63,14 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     waiting = [number for number, result in enumerate(results) if result is None]
     num_runs = max(1, min(parallel, len(waiting)))
     running: dict[Connection, _Run] = {}
+    sharing: AbstractContextManager[dict[str, str]] = nullcontext({})
+    if num_runs > 1 and _on_gpu(jobs):
+        sharing = gpu_sharing()
     with (
         progress_of_many([job.title or job.folder.name for job in jobs]) as show,
         TemporaryDirectory() as logs,
         stoppable(),
-        gpu_sharing() if num_runs > 1 and _on_gpu(jobs) else nullcontext({}) as environment,
+        sharing as environment,
         _all_stopped(running),
     ):
         for number, known in enumerate(results):
@@ -287,7 +290,7 @@ def summary(jobs: Sequence[Job], results: Sequence[dict[str, Any]]) -> list[tupl
         groups.setdefault(without_seed.fingerprint(), []).append(result)
     for group in groups.values():
         if len(group) > 1:
-            columns = [[result.get(key) for result in group] for key in keys]
-            spreads = ["" if None in values else f"{mean(values):.2f} ± {stdev(values):.2f}" for values in columns]
+            columns = [[result[key] for result in group if result.get(key) is not None] for key in keys]
+            spreads = [f"{mean(c):.2f} ± {stdev(c):.2f}" if len(c) == len(group) else "" for c in columns]
             rows.append((f"mean ± s.d. of {len(group)} seeds", *spreads, ""))
     return rows

@@ -42,7 +42,7 @@ def build_optimizer(
     plain = [settings(group.parameters, group, weight_decay) for group in groups]
     if name == "sgd":
         return torch.optim.SGD(plain, momentum=momentum, fused=fused)
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
+    kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
     return kind(plain, fused=fused, capturable=fused)
 
 

@@ -91,11 +91,12 @@ def _train(
             return {}
 
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
-        evaluation = None
+        evaluation = classifier = None
         if test_loader is not None:
             evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, method.classifier)
-            if evaluation.classifier is not None:
-                save_classifier(folder.path / CLASSIFIER_FILE, evaluation.classifier)
+            classifier = evaluation.classifier
+        if classifier is not None:
+            save_classifier(folder.path / CLASSIFIER_FILE, classifier)
         lap("measuring")
 
         metrics = read_metrics(folder.path)
@@ -124,8 +125,8 @@ def _train(
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
                     features_MD=None if evaluation is None else evaluation.features_MD,
-                    predicted_M=None if evaluation is None else evaluation.predicted_M,
-                    predicted_by="" if evaluation is None else evaluation.predicted_by,
+                    predicted_M=classifier.predict(evaluation.features_MD) if evaluation and classifier else None,
+                    predicted_by=classifier.measure if classifier else "",
                 )
             lap("report")
         if resumed_at:
@@ -195,7 +196,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
 
 
 def _evaluate(
-    setup: Setup, encoder: nn.Module, train: Loader, test: Loader, classifier: nn.Module | None = None
+    setup: Setup, encoder: nn.Module, train: Loader, test: Loader, classifier: nn.Linear | None = None
 ) -> Evaluation:
     config = setup.config
     return evaluate(

@@ -23,7 +23,16 @@ from contune.methods.base import labels_of_views
 from contune.models.fused_norm import fuse_norms, has_norms_to_fuse
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.engine import CHECKED, CapturedStep, Step, checked, choose_engine, compiled_forward, eager_forward
+from contune.train.engine import (
+    CHECKED,
+    CapturedStep,
+    Part,
+    Step,
+    checked,
+    choose_engine,
+    compiled_forward,
+    eager_forward,
+)
 from contune.train.log import MetricsLog, log_interval
 from contune.train.monitors import GradientRecorder, Guard, Meter, Moment, OnlineProbe, Recorder, SpreadRecorder, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
@@ -71,7 +80,7 @@ class Trainer:
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
-        changed = [method, self.optimizer]
+        changed: list[Part] = [method, self.optimizer]
         if self.probe is not None:
             changed += [self.probe.classifier, self.probe.optimizer]
         step = checked(self._step, method, changed, skip=self.run.on_nan == "skip")
