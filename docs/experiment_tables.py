@@ -6,11 +6,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from contune.experiments import Experiment
-from contune.experiments.outcome import Outcome
-from contune.experiments.place import about
-from contune.experiments.saved import read_saved, saved_folders
-from contune.experiments.table import to_markdown
+from contune.experiments import Experiment, Outcome, read_saved, saved_folders
+from contune.experiments.figures import make_figure
+from contune.experiments.tables import make_table
 
 DPI = 120
 MADE_FROM = "made-from"
@@ -40,10 +38,8 @@ def experiments_list(results: Path) -> str:
 
 
 def _line(folder: Path) -> str:
-    """A link, and after it what its numbers say."""
-    experiment, outcomes = read_saved(folder)
-    found = experiment.table(outcomes).findings
-    return " ".join([f"- [{experiment.title}](docs/results.md#{folder.name}){'.' if found else ''}", *found])
+    experiment, _ = read_saved(folder)
+    return f"- [{experiment.title}](docs/results.md#{folder.name})"
 
 
 def draw_figures(results: Path, images: Path) -> None:
@@ -51,7 +47,7 @@ def draw_figures(results: Path, images: Path) -> None:
     for folder in saved_folders(results):
         experiment, outcomes = read_saved(folder)
         metadata = {MADE_FROM: _digest(experiment, outcomes)}
-        experiment.figure(outcomes).savefig(images / f"{folder.name}.png", dpi=DPI, metadata=metadata)
+        make_figure(experiment, outcomes).savefig(images / f"{folder.name}.png", dpi=DPI, metadata=metadata)
 
 
 def stale_figures(results: Path, images: Path) -> list[Path]:
@@ -70,18 +66,17 @@ def stale_figures(results: Path, images: Path) -> list[Path]:
 
 def _section(folder: Path, images: Path) -> str:
     experiment, outcomes = read_saved(folder)
-    name, overrides = about(folder)
     return f"""## {folder.name}
 
-**{experiment.title}.** `{" ".join(["contune experiment", name, *overrides])}`
+**{experiment.title}.** `{" ".join(["contune experiment", experiment.name, *experiment.changes])}`
 ([files](../results/{folder.name}))
 
 ![{experiment.title}: the table below as a drawing]({images.name}/{folder.name}.png)
 
-{to_markdown(experiment.table(outcomes))}"""
+{make_table(experiment, outcomes).markdown()}"""
 
 
 def _digest(experiment: Experiment, outcomes: list[Outcome]) -> str:
     """Stands for all that a figure shows, and not for how."""
-    shown = [experiment.title, *((each.row.title, dict(each.row.beside), each.results) for each in outcomes)]
+    shown = [experiment.title, *((each.row.title, dict(each.row.reported), each.results) for each in outcomes)]
     return hashlib.sha256(json.dumps(shown, sort_keys=True).encode()).hexdigest()[:16]

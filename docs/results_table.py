@@ -8,8 +8,8 @@ from statistics import mean
 from typing import Any
 
 from contune.config import Config
-from contune.experiments.gather import meaning_of
-from contune.recipes.reported import Setting, paper_settings
+from contune.experiments.plan import settings_key
+from contune.recipes.paper import Setting, paper_settings
 from contune.recipes.ssl import ROWS
 from contune.report.statistics import Spread
 
@@ -51,7 +51,7 @@ def group_by_settings(results: Iterable[tuple[Path, Result]]) -> list[list[tuple
     """Runs that differ in nothing but their seed, together; ordered by data set, encoder, length and method."""
     groups: dict[str, list[tuple[Path, Result]]] = defaultdict(list)
     for path, result in results:
-        groups[meaning_of(result) or path.name].append((path, result))
+        groups[settings_key(result) or path.name].append((path, result))
     return sorted(groups.values(), key=lambda group: _place(group[0][1]))
 
 

@@ -15,9 +15,8 @@ from command_line import train
 
 from contune.cli import app
 from contune.config import Config
-from contune.experiments import find_experiment
-from contune.experiments.outcome import Outcome
-from contune.experiments.saved import save, saved_folders
+from contune.experiments import Outcome, find_experiment, saved_folders
+from contune.experiments.plan import save
 from contune.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
@@ -101,13 +100,13 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """results/ with an experiment of two runs in it."""
-    experiment = find_experiment("fig-k2-digits")
+    experiment = find_experiment("fig-k2-digits").changed(["optim.epochs=7"])
     real = json.loads((ROOT / "results" / "digits-tcl-resnet-mini-seed0.json").read_text())
     outcomes = [
-        Outcome(row, (real | {"config": row.config([*experiment.overrides, "optim.epochs=7"], 0).to_dict()},))
+        Outcome(row, (real | {"config": row.config(experiment.overrides, 0).to_dict()},))
         for row in experiment.rows[:2]
     ]
-    save("fig-k2-digits", ["optim.epochs=7"], outcomes, tmp_path / "results" / "shorter")
+    save(experiment, outcomes, tmp_path / "results" / "shorter")
     return tmp_path / "results"
 
 
@@ -126,7 +125,7 @@ def test_a_section_has_command_figure_and_table(kept: Path, tmp_path: Path, page
     assert "\n## shorter\n" in page
     assert "`contune experiment fig-k2-digits optim.epochs=7`" in page
     assert "](images/shorter.png)" in page
-    assert "| TCL, k1 = 5,000, k2 = 1 | " in page
+    assert "| TCL, k1 = 5000, k2 = 1 | " in page
     assert "not run yet" in page, "the third"
     assert "(docs/results.md#shorter)" in pages.experiments_list(kept)
 

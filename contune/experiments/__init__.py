@@ -1,45 +1,113 @@
-"""Sets of runs that are drawn together: the paper's tables and figures, and comparisons of our own.
+"""Sets of runs that are drawn together: the paper's tables and figures.
 
-An experiment is a function in a file here that returns an `Experiment`, and a line below.
+    run_experiment("fig-k1-digits", seeds=[0, 1])                # runs what is missing, then draws
+    run_experiment("ci", source=Path("results"), draw_only=True)  # draws what is in results/
+
+`catalogue` lists the experiments, `plan` finds and does their runs, `tables` and `figures` show them.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from contune.errors import unknown
-from contune.experiments import seeds, ssl, stability, supervised, tuning
-from contune.experiments.experiment import Experiment
+import matplotlib
 
-EXPERIMENTS: dict[str, Callable[[], Experiment]] = {
-    "table1": supervised.table1,
-    "table1-digits": supervised.digits,
-    "table1-250": supervised.table1_250,
-    "table1-250-digits": supervised.digits_250,
-    "fig-batch": stability.batch,
-    "fig-batch-digits": stability.batch_digits,
-    "fig-encoder": stability.encoder,
-    "fig-encoder-digits": stability.encoder_digits,
-    "fig-projector": stability.projector,
-    "fig-projector-digits": stability.projector_digits,
-    "fig-augment": stability.augment,
-    "fig-augment-digits": stability.augment_digits,
-    "fig-k1": tuning.k1,
-    "fig-k1-digits": tuning.k1_digits,
-    "fig-k2": tuning.k2,
-    "fig-k2-digits": tuning.k2_digits,
-    "ci": seeds.ci,
-    "ci-digits": seeds.digits,
-    "ssl-cifar10": ssl.cifar10,
-    "ssl-cifar100": ssl.cifar100,
-    "ssl-imagenet100": ssl.imagenet100,
-    "ssl-digits": ssl.digits,
-}
+from contune.errors import UserError, unknown
+from contune.experiments import plan
+from contune.experiments.catalogue import EXPERIMENTS
+from contune.experiments.figures import make_figure
+from contune.experiments.plan import Experiment, Outcome, Row
+from contune.experiments.tables import Table, make_table
+from contune.files import whole_file, write_whole
+from contune.report.style import STYLE, svg_text
+from contune.train.signals import Stopped
+
+DPI = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """What `run_experiment` leaves: a folder with table.md, figure.png and figure.svg."""
+
+    folder: Path
+    table: Table
+    outcomes: list[Outcome]
+    num_saved: int = 0
 
 
 def find_experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
-    return replace(EXPERIMENTS[name](), name=name)
+    return replace(EXPERIMENTS[name], name=name)
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "find_experiment"]
+def run_experiment(
+    name: str,
+    changes: Sequence[str] = (),
+    *,
+    seeds: Sequence[int] | None = None,
+    out: Path | None = None,
+    source: Path | None = None,
+    parallel: int | None = None,
+    save_to: Path | None = None,
+    draw_only: bool = False,
+) -> Drawn:
+    """Runs what has not finished yet, then draws. If it is stopped, it draws what there is. Repeat it to resume.
+
+    changes: KEY=VALUE for all runs. source: a folder whose results count as finished if their settings agree; if it is
+    a saved folder of this experiment, its experiment.json gives the changes. save_to: copies new results there, one
+    file per run. draw_only: runs nothing, and shows all seeds that there are.
+    """
+    experiment = find_experiment(name)
+    about = plan.read_about(source) if source is not None else None
+    if draw_only and not changes and about is not None and about[0] == name:
+        changes = about[1]
+    experiment = experiment.changed(changes)
+    folder = out or plan.default_folder(experiment)
+    known = plan.match(experiment, plan.results_for(experiment, source)) if source is not None else {}
+    if draw_only:
+        plan.check_folder(folder, experiment)
+        outcomes = plan.collect(experiment, folder, seeds=seeds, known=known)
+        if not any(outcome.results for outcome in outcomes):
+            raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
+        plan.write_about(folder, experiment)
+    else:
+        seeds = range(experiment.num_seeds) if seeds is None else seeds
+        try:
+            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
+        except (KeyboardInterrupt, Stopped):
+            write_drawing(experiment, plan.collect(experiment, folder, seeds=seeds, known=known), folder)
+            raise
+        outcomes = plan.collect(experiment, folder, seeds=seeds, known=known, errors=errors, absent=absent)
+    table = write_drawing(experiment, outcomes, folder)
+    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, known)
+    return Drawn(folder=folder, table=table, outcomes=outcomes, num_saved=num_saved)
+
+
+def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> Table:
+    """Writes table.md, figure.png and figure.svg."""
+    table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
+    with matplotlib.rc_context(STYLE):
+        with whole_file(folder / "figure.png") as part:
+            figure.savefig(part, format="png", dpi=DPI)
+        write_whole(folder / "figure.svg", svg_text(figure, transparent=False))
+    write_whole(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
+    return table
+
+
+def saved_folders(results: Path) -> list[Path]:
+    """The folders in results/ that hold an experiment, in the order of the catalogue."""
+    found = {path: about[0] for path in sorted(results.glob("*/")) if (about := plan.read_about(path)) is not None}
+    return sorted(found, key=lambda path: list(EXPERIMENTS).index(found[path]))
+
+
+def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
+    """The experiment of a saved folder and its outcomes, from its own files and those beside it."""
+    name, changes = plan.read_about(folder) or (folder.name, [])
+    experiment = find_experiment(name).changed(changes)
+    known = plan.match(experiment, plan.results_for(experiment, folder))
+    return experiment, plan.collect(experiment, folder, known=known)
+
+
+__all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "Row", "find_experiment", "read_saved", "run_experiment"]
+__all__ += ["saved_folders", "write_drawing"]

@@ -1,140 +1,432 @@
-"""What runs an experiment consists of: rows of a table, each a recipe with some settings changed, for every seed."""
+"""What an experiment is, which of its runs exist, and how the missing ones are run.
+
+An experiment is a list of rows. A row is a recipe with some settings changed, run once per seed. Finished runs come
+from the experiment's own folder, which has one run folder per row and seed, and from any folder of result files, such
+as results/. Result files are matched to rows by their settings.
+"""
 
 import hashlib
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from math import inf, isnan, nan
 from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
 
 from contune.config import MACHINE_SETTINGS, Config
+from contune.console import progress
 from contune.errors import UserError
+from contune.eval.measures import TOP1, judged_by
+from contune.files import check_unused, make_folder_of, write_whole
 from contune.recipes import find_recipe
-from contune.report import train_and_report
+from contune.report.statistics import PairedDifference, Spread, paired
+from contune.run import RunFolder
 from contune.settings import split_assignment
-from contune.train.many import Job
+from contune.train.many import Job, run_many
+from contune.train.monitors import COLLAPSED_RANK
+from contune.train.setup import open_dataset
 
-ENCODER, PIXELS = "encoder", "pixels"
-"""What a row shows the accuracy of."""
+Result = dict[str, Any]
+"""The content of a result.json."""
+Known = Mapping[str, Mapping[int, Result]]
+"""Finished runs from outside the experiment's folder: by the name of a row, then by seed."""
 PAPER = "paper"
-"""Whose numbers stand beside ours in the paper's own tables."""
+"""Whose number a row of the paper's own tables is compared with."""
+CROSS_ENTROPY, SUPCON, TCL = "Cross-entropy", "SupCon", "TCL"
+ABOUT = "experiment.json"
+"""In an experiment's folder: its name and the settings that were changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A number of a table with its seeds, and the runs behind it."""
+    """One line of a table: a recipe with some settings changed, run once per seed."""
 
     title: str
     recipe: str
+    name: str
+    """Its run folders are called NAME-seedN. Rows with the same name share their runs."""
     overrides: tuple[str, ...] = ()
-    """KEY=VALUE that make this row what it is; nothing stands above them."""
+    """KEY=VALUE that define the row. Nothing overrides them."""
     adapted: tuple[str, ...] = ()
-    """KEY=VALUE that only go well with it, above those of a whole experiment; a person's take their place."""
-    name: str = ""
-    """Of its run folders; the recipe's if empty. Rows that share a name share their runs."""
-    series: str = ""
-    """In tables and figures of two directions, what it is a point of, such as a method;"""
+    """KEY=VALUE that only suit the row. They replace the experiment's settings, and the user's replace them."""
+    method: str = ""
+    """In tables of methods by data sets or settings: the method,"""
     at: str = ""
-    """and where it stands there: a data set, the value of a setting."""
-    measured: str = ENCODER
-    """`pixels`: instead of features, the images themselves, which every run on small data measures too."""
+    """and the data set, or the value of the setting."""
+    pixels: bool = False
+    """Show the accuracy of the raw pixels instead of the features; every run on small data measures both."""
     is_baseline: bool = False
-    """Whether it is what the others have to beat."""
-    beside: Mapping[str, float] = field(default_factory=dict)
-    """Top-1 % that others report for it, by who."""
-    beside_half: Mapping[str, float] = field(default_factory=dict)
-    """Half of the 95 % interval of those numbers, where they give one."""
+    reported: Mapping[str, float] = field(default_factory=dict)
+    """Top-1 % that others report, by whom."""
+    reported_half: float | None = None
+    """Half of the 95 % interval of the paper's number, if the paper has one."""
 
-    def folder(self, seed: int) -> str:
-        return f"{self.name or self.recipe}-seed{seed}"
+    def run_name(self, seed: int) -> str:
+        return f"{self.name}-seed{seed}"
 
     def config(self, overrides: Iterable[str], seed: int) -> Config:
         config = find_recipe(self.recipe)()
-        fitting = [text for text in overrides if _fits(text, config)]
+        # A list of classes belongs to ImageNet-100, also in a table with several data sets.
+        fitting = [text for text in overrides if config.data.name == "imagenet100" or _key(text) != "data.classes"]
         return config.override([*fitting, *self.adapted, *self.overrides, f"run.seed={seed}"])
 
-    def yielding(self, given: Iterable[str]) -> "Row":
-        """Without what a person's settings take the place of."""
-        keys = _keys(given)
-        return replace(self, adapted=tuple(text for text in self.adapted if split_assignment(text)[0] not in keys))
-
-    def without_paper(self) -> "Row":
-        """Without the number that stands beside it in the paper; those that say which settings they have stay."""
-        others = {whose: number for whose, number in self.beside.items() if whose != PAPER}
-        return replace(self, beside=others, beside_half={})
-
     def sets(self, key: str) -> bool:
-        return key in _keys(self.overrides)
-
-    def takes(self, override: str) -> bool:
-        try:
-            self.config([override], seed=0)
-        except UserError:
-            return False
-        return True
+        return key in map(_key, self.overrides)
 
 
-def _fits(override: str, config: Config) -> bool:
-    """A class list is for one data set of a table that has several."""
-    return config.data.name == "imagenet100" or split_assignment(override)[0] != "data.classes"
+def _key(assignment: str) -> str:
+    return split_assignment(assignment)[0]
 
 
-def _keys(overrides: Iterable[str]) -> set[str]:
-    return {split_assignment(text)[0] for text in overrides}
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    title: str
+    summary: str
+    """For the list of experiments."""
+    rows: tuple[Row, ...]
+    layout: str = "methods"
+    """The kind of table and figure: a key of `tables.TABLES` and `figures.FIGURES`."""
+    name: str = ""
+    overrides: tuple[str, ...] = ()
+    """KEY=VALUE for all rows; what a row sets itself comes on top."""
+    changes: tuple[str, ...] = ()
+    """Those of them that the user gave."""
+    num_seeds: int = 1
+    notes: tuple[str, ...] = ()
+    """Sentences under the table, after those made from the results."""
+    setting: str = ""
+    """In a sweep, what is varied."""
+    is_ordered: bool = True
+    """Whether the values of a sweep have an order, so that lines between them mean something."""
+
+    def changed(self, changes: Iterable[str]) -> "Experiment":
+        """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
+        changes = tuple(changes)
+        keys = set(map(_key, changes))
+        rows = tuple(
+            replace(row, adapted=tuple(text for text in row.adapted if _key(text) not in keys)) for row in self.rows
+        )
+        overrides = (*self.overrides, *changes)
+        _check_overrides(rows, overrides)
+        new = replace(self, rows=rows, overrides=overrides, changes=changes)
+        computed = computed_settings(changes)
+        if not computed:
+            return new
+        kept = [f"{row.title} keeps its own {_key(text)}" for text in computed for row in rows if row.sets(_key(text))]
+        but = f" ({', '.join(kept)})" if kept else ""
+        notes = [f"Settings changed for all runs: {' '.join(computed)}{but}."]
+        if any(PAPER in row.reported for row in rows):
+            notes.append("The paper's numbers are for other settings and are left out.")
+        rows = tuple(
+            replace(row, reported={k: v for k, v in row.reported.items() if k != PAPER}, reported_half=None)
+            for row in rows
+        )
+        return replace(new, rows=rows, notes=(*self.notes, *notes))
 
 
-def point(
-    series: str, at: str, recipe: str, *overrides: str, adapted: tuple[str, ...] = (), paper: float | None = None
-) -> Row:
-    """A row of a table with two directions."""
-    name = f"{series}-{at}".lower()
-    for character in " ,=":
-        name = name.replace(character, "-")
-    beside = {} if paper is None else {PAPER: paper}
-    return Row(
-        title=f"{series}, {at}", recipe=recipe, overrides=overrides, adapted=adapted, name=name, series=series, at=at,
-        beside=beside,
-    )  # fmt: skip
-
-
-def check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
-    """Whether all rows take them; where only some do not, it is said which."""
-    if any(split_assignment(text)[0] == "run.seed" for text in overrides):
-        raise UserError("run.seed would be the same for all runs; say --seeds 3, or which: --seeds 0,4")
-    for text in overrides:
-        key = split_assignment(text)[0]
-        takers = [row for row in rows if row.takes(text)]
-        if takers and all(row.sets(key) for row in takers):
-            raise UserError(f"{key} is what the runs of this experiment differ in, or goes with it; leave it out")
-    refused: dict[str, UserError] = {}
+def _check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
+    for key in map(_key, overrides):
+        if key == "run.seed":
+            raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
+        if all(row.sets(key) for row in rows):
+            raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
     for row in rows:
         try:
             row.config(overrides, seed=0)
         except UserError as error:
-            refused[row.title] = error
-    for title, reason in refused.items():
-        raise reason if len(refused) == len(rows) else UserError(f"{title}, a run of this experiment: {reason}")
+            raise UserError(f"{error} ({row.title})") from None
 
 
-def jobs(rows: Sequence[Row], overrides: Sequence[str], seeds: Sequence[int], folder: Path) -> list[Job]:
-    """A run for each row and seed; seed by seed, so that a table has all its rows early."""
-    found: dict[Path, Job] = {}
-    for seed in seeds:
-        for row in rows:
-            title = f"{row.title}, seed {seed}"
-            job = Job(row.config(overrides, seed), folder / row.folder(seed), title, train_and_report)
-            found.setdefault(job.folder, job)
-    return list(found.values())
-
-
-def folder_name(experiment: str, overrides: Iterable[str]) -> str:
-    """The experiment's, and where settings differ that change what is computed, what stands for them all."""
-    different = sorted(meaningful(overrides))
-    if not different:
-        return experiment
-    return f"{experiment}-{hashlib.sha256(' '.join(different).encode()).hexdigest()[:8]}"
-
-
-def meaningful(overrides: Iterable[str]) -> list[str]:
+def computed_settings(overrides: Iterable[str]) -> list[str]:
     """Those that change what is computed, not where and how."""
     pairs = [split_assignment(text) for text in overrides]
-    where = (*MACHINE_SETTINGS, "data.path", "data.classes")
-    return [f"{key}={value}" for key, value in pairs if key not in where]
+    return [f"{k}={v}" for k, v in pairs if k not in (*MACHINE_SETTINGS, "data.path", "data.classes")]
+
+
+def default_folder(experiment: Experiment) -> Path:
+    """runs/experiments/NAME; with changed settings NAME-HASH."""
+    computed = " ".join(sorted(computed_settings(experiment.changes)))
+    suffix = f"-{hashlib.sha256(computed.encode()).hexdigest()[:8]}" if computed else ""
+    return Path("runs") / "experiments" / f"{experiment.name}{suffix}"
+
+
+# Outcomes: a row with the results of its runs.
+
+
+class Curve(NamedTuple):
+    epochs: list[float]
+    values: list[float]
+
+    @property
+    def mean(self) -> float:
+        """Over all of training; nan if nothing was logged."""
+        known = [value for value in self.values if not isnan(value)]
+        return mean(known) if known else nan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row with the results of its runs. Columns (`top1`, `linear`, `fast`, `knn`) are those of eval/measures.py."""
+
+    row: Row
+    results: tuple[Result, ...] = ()
+    """Of the finished runs, by seed."""
+    failures: tuple[str, ...] = ()
+    """Of the failed ones: seed and reason."""
+    num_missing: int = 0
+    absent: str = ""
+    """Why the data set could not be opened, if it could not."""
+
+    @property
+    def runs(self) -> tuple[Result, ...]:
+        """The results that count: raw pixels are the same for every seed."""
+        return self.results[:1] if self.row.pixels else self.results
+
+    def scores(self, column: str) -> list[tuple[Result, dict[str, Any]]]:
+        found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in self.runs]
+        return [(result, score) for result, score in found if score is not None]
+
+    def by_seed(self, column: str = TOP1) -> dict[int, float]:
+        return {int(result["seed"]): float(score["top1"]) for result, score in self.scores(column)}
+
+    def accuracy(self, column: str = TOP1) -> Spread | None:
+        """Top-1 %, the mean over seeds with its interval."""
+        values = list(self.by_seed(column).values())
+        return Spread.of(values) if values else None
+
+    def protocols(self, column: str = TOP1) -> list[str]:
+        return list(dict.fromkeys(score["protocol"] for _, score in self.scores(column)))
+
+    def difference(self, other: "Outcome", column: str = TOP1) -> PairedDifference | None:
+        """This row minus the other, paired over the seeds that both have."""
+        mine, theirs = self.by_seed(column), other.by_seed(column)
+        seeds = [seed for seed in mine if seed in theirs]
+        return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]) if seeds else None
+
+    def curve(self, key: str) -> Curve | None:
+        """What training logged, the mean over seeds; None if no run logged it."""
+        kept = [result["curves"] for result in self.results if key in result.get("curves", {})]
+        if not kept:
+            return None
+        epochs = kept[0]["epoch"]
+        alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
+        return Curve(epochs, [mean(values) for values in zip(*alike, strict=True)])
+
+    def last_logged(self, metric: str) -> float | None:
+        found = [result["last_logged"][metric] for result in self.runs if metric in result.get("last_logged", {})]
+        return mean(found) if found and not self.row.pixels else None
+
+    def collapsed(self) -> list[Result]:
+        """Runs whose features ended in almost one direction."""
+        rank_of = {id(r): r.get("last_logged", {}).get("effective_rank", inf) for r in self.runs}
+        return [r for r in self.runs if rank_of[id(r)] < COLLAPSED_RANK and not self.row.pixels]
+
+    def remark(self) -> str:
+        """What a reader of its numbers has to know, in a few words."""
+        num = len(self.results) + len(self.failures) + self.num_missing
+        missing = "no data" if self.absent else "not run yet"
+        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), missing: self.num_missing}
+        return ", ".join(
+            word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
+        )
+
+    def problems(self) -> list[str]:
+        """Collapsed and failed runs, one sentence each."""
+        collapsed = [
+            f"{self.row.title}, seed {r['seed']}: the features collapsed to an effective rank of "
+            f"{r['last_logged']['effective_rank']:.2f}."
+            for r in self.collapsed()
+        ]
+        return [*collapsed, *(f"{self.row.title}, {failure}" for failure in self.failures)]
+
+
+def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
+    """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
+    return len({protocol for each in outcomes for protocol in each.protocols()}) > 1
+
+
+def collect(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    seeds: Sequence[int] | None = None,
+    known: Known | None = None,
+    errors: Mapping[Path, str] | None = None,
+    absent: Mapping[str, str] | None = None,
+) -> list[Outcome]:
+    """The outcome of every row, from an experiment's folder and from `known`.
+
+    seeds: those of the experiment; None: all that there are. errors: why runs failed, by folder. absent: why data sets
+    cannot be opened, by name.
+    """
+    outcomes = []
+    for row in experiment.rows:
+        elsewhere = (known or {}).get(row.name, {})
+        results, failures = [], []
+        here = [path.name.removeprefix(f"{row.name}-seed") for path in folder.glob(f"{row.name}-seed*/")]
+        found = sorted({*elsewhere, *(int(text) for text in here if text.isdigit())})
+        for seed in found if seeds is None else seeds:
+            run = RunFolder(folder / row.run_name(seed))
+            result, error = elsewhere.get(seed), (errors or {}).get(run.path)
+            if result is None and error is None:
+                try:
+                    run.check(row.config(experiment.overrides, seed))
+                    result = run.result()
+                except UserError as reason:
+                    error = str(reason)
+            if error is not None:
+                failures.append(f"seed {seed}: {error.rstrip('.')}.")
+            elif result is not None:
+                results.append(result)
+        num_wanted = max(1, len(found)) if seeds is None else len(seeds)
+        missing = num_wanted - len(results) - len(failures)
+        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if missing else ""
+        outcomes.append(Outcome(row, tuple(results), tuple(failures), missing, no_data))
+    return outcomes
+
+
+def run_missing(
+    experiment: Experiment, folder: Path, seeds: Sequence[int], known: Known, parallel: int | None
+) -> tuple[dict[Path, str], dict[str, str]]:
+    """Runs what has not finished yet, seed by seed. Returns the errors by folder and the absent data sets by name.
+
+    Rows whose data set is not on this disk are left out. If that is all of them, it is an error.
+    """
+    jobs: dict[Path, Job] = {}
+    for seed in seeds:
+        for row in experiment.rows:
+            if seed not in known.get(row.name, {}):
+                path = folder / row.run_name(seed)
+                jobs.setdefault(path, Job(row.config(experiment.overrides, seed), path, f"{row.title}, seed {seed}"))
+    finished = {path for path in jobs if RunFolder(path).result_file.exists()}
+    data = {job.config.data.name: job.config.data for path, job in jobs.items() if path not in finished}
+    absent: dict[str, str] = {}
+    with progress("data", len(data), unit="data sets") as advance:
+        for number, (name, settings) in enumerate(data.items()):
+            advance(number, name)
+            try:
+                open_dataset(settings)
+            except UserError as error:
+                absent[name] = str(error)
+    possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
+    if absent and not possible and not known:
+        raise UserError(next(iter(absent.values())))
+    check_folder(folder, experiment)
+    write_about(folder, experiment)
+    results = run_many(possible, parallel)
+    errors = {job.folder: result["error"] for job, result in zip(possible, results, strict=True) if "error" in result}
+    return errors, absent
+
+
+# Result files: one JSON file per run, anywhere below a folder.
+
+
+def read_results(folder: Path) -> list[tuple[Path, Result]]:
+    """All results below a folder: saved ones, one file per run, and the result.json of run folders."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            content = json.loads(path.read_text())
+        except (json.JSONDecodeError, UnicodeDecodeError):
+            continue
+        if isinstance(content, dict) and {"config", "measures", "seed", "epochs"} <= content.keys():
+            found.append((path, content))
+    return found
+
+
+def results_for(experiment: Experiment, source: Path) -> list[Result]:
+    """All results below a folder, this experiment's own first: of two with the same settings and seed they count.
+
+    Saved folders hold no run twice, so beside a folder with an experiment.json its neighbors are read too.
+    """
+    everywhere = read_results(source)
+    if read_about(source) is not None:
+        everywhere += read_results(source.parent)
+    own = {folder for path, _ in everywhere for folder in path.parents if _is_of(folder, experiment)}
+    return [result for _, result in sorted(everywhere, key=lambda found: own.isdisjoint(found[0].parents))]
+
+
+def match(experiment: Experiment, results: Iterable[Result]) -> dict[str, dict[int, Result]]:
+    """Each result under the row whose settings it has, by seed; of two with the same seed the first."""
+    by_settings: dict[str, dict[int, Result]] = {}
+    for result in results:
+        by_settings.setdefault(settings_key(result), {}).setdefault(int(result["seed"]), result)
+    found = {}
+    for row in experiment.rows:
+        own = by_settings.get(_anywhere(row.config(experiment.overrides, seed=0)).fingerprint())
+        if own:
+            found[row.name] = dict(sorted(own.items()))
+    return found
+
+
+def settings_key(result: Result) -> str:
+    """Equal for results of the same settings, whatever the seed. Empty if this version does not know the settings."""
+    try:
+        return _anywhere(Config.from_dict(result["config"])).fingerprint()
+    except UserError:
+        return ""
+
+
+def _anywhere(config: Config) -> Config:
+    """What is computed, whatever the seed and wherever the data is."""
+    same = deepcopy(config)
+    same.run.seed, same.data.path, same.data.classes = 0, None, None
+    return same
+
+
+# The folder of an experiment: its file experiment.json, and the results that are saved to one.
+
+
+def read_about(folder: Path) -> tuple[str, list[str]] | None:
+    """The experiment of a folder and its changed settings; None if the folder does not say."""
+    try:
+        content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        return str(content["experiment"]), [str(text) for text in content["overrides"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_about(folder: Path, experiment: Experiment) -> None:
+    content = {"experiment": experiment.name, "overrides": computed_settings(experiment.changes)}
+    make_folder_of(folder / ABOUT)
+    write_whole(folder / ABOUT, json.dumps(content, indent=2) + "\n")
+
+
+def _is_of(folder: Path, experiment: Experiment) -> bool:
+    about = read_about(folder)
+    if about is None:
+        return False
+    return (about[0], sorted(about[1])) == (experiment.name, sorted(computed_settings(experiment.changes)))
+
+
+def check_folder(folder: Path, experiment: Experiment) -> None:
+    """An experiment may be drawn in a new or empty folder and in its own."""
+    about = read_about(folder)
+    if about is not None and not _is_of(folder, experiment):
+        raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
+    if about is None:
+        runs = {path.parent.name.rstrip("0123456789") for path in folder.glob("*/config.json")}
+        if runs.isdisjoint(f"{row.name}-seed" for row in experiment.rows):
+            check_unused(folder, "run of this experiment")
+
+
+def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, known: Known | None = None) -> int:
+    """Writes one file per run, except for those in `known`. Returns how many it wrote."""
+    write_about(folder, experiment)
+    new = {
+        outcome.row.run_name(int(result["seed"])): result
+        for outcome in outcomes
+        for result in outcome.results
+        if int(result["seed"]) not in (known or {}).get(outcome.row.name, {})
+    }
+    for name, result in new.items():
+        text = json.dumps(result, indent=1)
+        # A curve on one line.
+        text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
+        write_whole(folder / f"{name}.json", f"{text}\n")
+    return len(new)

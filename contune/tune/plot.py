@@ -9,7 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from contune.experiments.style import STYLE, quiet
+from contune.report.style import STYLE, quiet
 from contune.files import whole_file
 from contune.report.style import INK, MUTED
 from contune.tune.labels import ON_A_LINE, Name, are_near, write_names

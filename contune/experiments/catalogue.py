@@ -1,0 +1,338 @@
+"""All experiments: the paper's tables and figures, each also in a small form on digits for a CPU.
+
+Learning rates, k1 and k2 of the sweeps are those of appendix B.2, which gives rates for TCL; SupCon has the same ones
+here. Batch sizes there count views. For embedding sizes and augmentations the appendix does not give the batch size; we
+use that of the encoders, 128, which goes with the learning rate that it gives.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, Row
+from contune.recipes import ssl
+from contune.recipes.paper import INTERVALS, K1_50000, SOLO_LEARN, TABLE_1, TABLE_3, reported
+from contune.recipes.paper import PAPER as PAPERS
+
+TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
+METHODS = {"cross-entropy": CROSS_ENTROPY, "supcon": SUPCON, "tcl": TCL}
+RECIPES = {CROSS_ENTROPY: "-ce", SUPCON: "-supcon", TCL: "-tcl"}
+"""The ends of the names of recipes."""
+WHERE = "add data.path=FOLDER"
+SIMAUGMENT = ("optim.batch_images=64", "optim.lr=0.1", "augment.policy=simaugment-supervised")
+K1_5000 = ("method.k1=5000",)
+UNPRINTED = "The paper draws these numbers and does not print them. In its figure TCL is above SupCon throughout."
+OTHERS = (
+    "What others report: the paper measured TCL and quotes the rest. solo-learn's column is an online probe; ARB's "
+    "number there is from its authors."
+)
+IN_100_EPOCHS = {
+    "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
+    "swav": ("method.epsilon=0.03", "method.queue_epoch=15"),
+}
+"""Recipes for 1000 epochs that need other settings to start learning within 100. DINO gets the warm-up of the teacher's
+temperature and the faster teacher of its paper. SwAV gets sharper assignments, and the queue from the epoch that its
+authors use. With their own settings both predict the same for all images for 25 epochs and more (results/tried)."""
+IN_100_EPOCHS_NOTE = (
+    "DINO: as in its paper, the teacher's temperature rises from 0.04 to 0.07 over 30 epochs, and its momentum starts "
+    "at 0.996 instead of 0.9995. SwAV: ε = 0.03 instead of 0.05, and the queue from epoch 15 instead of 50. All other "
+    "recipes are those for 1000 epochs."
+)
+
+
+def _row(
+    data: str,
+    method: str,
+    at: str = "",
+    *overrides: str,
+    adapted: Sequence[str] = (),
+    paper: float | None = None,
+    half: float | None = None,
+    suffix: str = "",
+) -> Row:
+    """A method on a data set; `at` is its place in tables and figures with two directions.
+
+    suffix: of the recipe's name, `-250` for 250 epochs. paper, half: the paper's top-1 % and half of its interval.
+    """
+    title = f"{method}, {at}" if at else method
+    return Row(
+        title=title,
+        recipe="digits" if (data, method) == ("digits", TCL) else f"{data}{RECIPES[method]}{suffix}",
+        name=re.sub("[ ,=]+", "-", title.lower()),
+        overrides=overrides,
+        adapted=tuple(adapted),
+        method=method,
+        at=at,
+        reported={} if paper is None else {PAPER: paper},
+        reported_half=half,
+    )
+
+
+def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple[Row, ...]:
+    return tuple(
+        _row(data, METHODS[name], TITLES[data], paper=top1, suffix=suffix)
+        for data, numbers in table.items()
+        for name, top1 in numbers.items()
+    )
+
+
+def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[Row, ...]:
+    few, long, longer = "data.val_fraction=0.8", f"optim.epochs={epochs}", f"optim.epochs={2 * epochs}"
+    return (
+        *(_row("digits", method, "898 digits", adapted=(long,)) for method in methods),
+        *(_row("digits", method, "a fifth of them", few, adapted=(longer,)) for method in methods),
+    )
+
+
+def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = (), adapted: Sequence[str] = ()) -> list[Row]:
+    """SupCon and TCL at one value of a setting; TCL may have more overrides."""
+    return [
+        _row(data, SUPCON, at, *overrides, adapted=adapted),
+        _row(data, TCL, at, *overrides, *tcl, adapted=adapted),
+    ]
+
+
+def _batches(size: int, lr: float, k1: int) -> list[Row]:
+    rows = _pair("cifar100", str(size), *_batch(size, lr), tcl=(f"method.k1={k1}",))
+    papers = TABLE_1["cifar100"] if size == 256 else {}
+    return [replace(row, reported={PAPER: papers[row.method.lower()]} if papers else {}) for row in rows]
+
+
+def _batch(size: int, lr: float) -> tuple[str, str]:
+    """Of `size` views, which are two of every image."""
+    return f"optim.batch_images={size // 2}", f"optim.lr={lr}"
+
+
+def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+    """A row per self-supervised method, and the untrained encoder."""
+    rows = []
+    for name, row in ssl.ROWS.items():
+        numbers = {"paper": reported(PAPERS, name, data), "solo-learn": reported(SOLO_LEARN, name, data)}
+        known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in numbers.items() if top1 is not None}
+        own = (overrides or {}).get(name, ())
+        rows.append(Row(title=row.title, recipe=f"{data}-{name}", name=name, overrides=own, reported=known))
+    return (*rows, replace(UNTRAINED, recipe=f"{data}-simclr"))
+
+
+UNTRAINED = Row(
+    title="Random encoder", recipe="digits-simclr", name="random", overrides=("optim.epochs=0",), is_baseline=True
+)
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1": Experiment(
+        title="Cross-entropy, SupCon and TCL, 150 epochs",
+        summary=f"Table 1: cross-entropy, SupCon and TCL on four data sets, 150 epochs; {WHERE}.",
+        rows=_table1(TABLE_1),
+        layout="grid",
+    ),
+    "table1-digits": Experiment(
+        title="Cross-entropy, SupCon and TCL on handwritten digits",
+        summary="Table 1, small: the three losses on handwritten digits and on a fifth of them; a CPU, two minutes.",
+        rows=_table1_digits((CROSS_ENTROPY, SUPCON, TCL), epochs=20),
+        layout="grid",
+    ),
+    "table1-250": Experiment(
+        title="SupCon and TCL, 250 epochs",
+        summary=f"Table 3 of the appendix: SupCon and TCL on four data sets, 250 epochs; {WHERE}.",
+        rows=_table1(TABLE_3, "-250"),
+        layout="grid",
+    ),
+    "table1-250-digits": Experiment(
+        title="SupCon and TCL on handwritten digits, twice the epochs",
+        summary="Table 3, small: SupCon and TCL on the same digits for twice as many epochs; a CPU, two minutes.",
+        rows=_table1_digits((SUPCON, TCL), epochs=40),
+        layout="grid",
+    ),
+    "fig-batch": Experiment(
+        title="SupCon and TCL: batch sizes, CIFAR-100",
+        summary=f"Figure 2a: SupCon and TCL at batch sizes from 32 to 1024, CIFAR-100, ResNet-50; {WHERE}.",
+        rows=(
+            *_batches(32, lr=8e-3, k1=5000),
+            *_batches(64, lr=9e-3, k1=7500),
+            *_batches(128, lr=0.1, k1=5000),
+            *_batches(256, lr=0.2, k1=4000),
+            *_batches(512, lr=0.5, k1=4000),
+            *_batches(1024, lr=1.0, k1=4000),
+        ),
+        layout="sweep",
+        setting="batch size",
+        notes=(
+            "Batch sizes count views. The probe's batches always have 256 images.",
+            "The paper prints only the numbers of 256 (table 1). In its figure TCL is above SupCon throughout.",
+        ),
+    ),
+    "fig-batch-digits": Experiment(
+        title="SupCon and TCL: batch sizes, handwritten digits",
+        summary="Figure 2a, small: SupCon and TCL at batch sizes from 32 to 256, digits; a CPU, three minutes.",
+        rows=(
+            *_pair("digits", "32", *_batch(32, lr=0.025)),
+            *_pair("digits", "64", *_batch(64, lr=0.05)),
+            *_pair("digits", "128", *_batch(128, lr=0.1)),
+            *_pair("digits", "256", *_batch(256, lr=0.2)),
+        ),
+        layout="sweep",
+        setting="batch size",
+        overrides=("optim.epochs=10",),
+    ),
+    "fig-encoder": Experiment(
+        title="SupCon and TCL: encoders, CIFAR-100",
+        summary=f"Figure 2b: SupCon and TCL with ResNet-18, 34, 50 and 101, CIFAR-100; {WHERE}.",
+        rows=(
+            *_pair("cifar100", "ResNet-18", "model.encoder=resnet18", *_batch(128, lr=0.1), tcl=K1_5000),
+            *_pair("cifar100", "ResNet-34", "model.encoder=resnet34", *_batch(128, lr=0.1), tcl=K1_5000),
+            *_pair("cifar100", "ResNet-50", "model.encoder=resnet50", *_batch(128, lr=0.1), tcl=K1_5000),
+            *_pair("cifar100", "ResNet-101", "model.encoder=resnet101", *_batch(128, lr=0.09), tcl=K1_5000),
+        ),
+        layout="sweep",
+        setting="encoder",
+        notes=(UNPRINTED,),
+    ),
+    "fig-encoder-digits": Experiment(
+        title="SupCon and TCL: encoders, handwritten digits",
+        summary="Figure 2b, small: SupCon and TCL with two encoders, handwritten digits; a CPU, four minutes.",
+        rows=(
+            *_pair("digits", "mini"),
+            *_pair("digits", "ResNet-18", "model.encoder=resnet18", adapted=("optim.epochs=5",)),
+        ),
+        layout="sweep",
+        setting="encoder",
+        is_ordered=False,
+        overrides=("optim.epochs=10",),
+    ),
+    "fig-projector": Experiment(
+        title="SupCon and TCL: embedding sizes, CIFAR-100",
+        summary=f"Figure 2c: SupCon and TCL with embeddings of 64 to 2048 numbers, CIFAR-100, ResNet-50; {WHERE}.",
+        rows=tuple(
+            row
+            for size in (64, 128, 256, 512, 1024, 2048)
+            for row in _pair("cifar100", f"{size}", *_batch(128, lr=0.1), f"method.projector_dim={size}", tcl=K1_5000)
+        ),
+        layout="sweep",
+        setting="size of the embedding",
+        notes=(f"{UNPRINTED} It says that 64 is worst and 2048 is best, where TCL leads SupCon by 1.2 points.",),
+    ),
+    "fig-projector-digits": Experiment(
+        title="SupCon and TCL: embedding sizes, handwritten digits",
+        summary="Figure 2c, small: SupCon and TCL with embeddings of 8 to 512 numbers, digits; a CPU, three minutes.",
+        rows=tuple(
+            row for size in (8, 32, 128, 512) for row in _pair("digits", f"{size}", f"method.projector_dim={size}")
+        ),
+        layout="sweep",
+        setting="size of the embedding",
+        overrides=("optim.epochs=10",),
+    ),
+    "fig-augment": Experiment(
+        title="SupCon and TCL: augmentations, CIFAR-100",
+        summary=f"Figure 2d: SupCon and TCL under AutoAugment and SimAugment, CIFAR-100, ResNet-50; {WHERE}.",
+        rows=(
+            *_pair("cifar100", "AutoAugment", *_batch(128, lr=0.1), tcl=K1_5000),
+            _row("cifar100", SUPCON, "SimAugment", *SIMAUGMENT, suffix="-250"),
+            _row("cifar100", TCL, "SimAugment", *SIMAUGMENT, *K1_5000, "method.k2=1.2", suffix="-250"),
+        ),
+        layout="sweep",
+        setting="augmentation",
+        is_ordered=False,
+        notes=(f"{UNPRINTED} As there, SimAugment has no blur and 250 epochs in all, AutoAugment 150.",),
+    ),
+    "fig-augment-digits": Experiment(
+        title="SupCon and TCL: augmentations, handwritten digits",
+        summary="Figure 2d, small: SupCon and TCL on digits that move much or little; a CPU, a minute.",
+        rows=(
+            *_pair("digits", "strong"),
+            *_pair("digits", "weak", f"augment.policy={ssl.BARELY_MOVED_DIGITS}", tcl=("method.k2=1.2",)),
+        ),
+        layout="sweep",
+        setting="augmentation",
+        is_ordered=False,
+        overrides=("optim.epochs=10",),
+    ),
+    "fig-k1": Experiment(
+        title="Effect of k1, CIFAR-100",
+        summary="Figure 3a, b: gradients from positives over training, and accuracy, by k1; CIFAR-100, ResNet-50.",
+        # The paper does not name its values. These range from no effect to too much, around those it recommends.
+        rows=(
+            _row("cifar100", SUPCON),
+            *(
+                _row("cifar100", TCL, f"k1 = {k1}", f"method.k1={k1}")
+                for k1 in (10, 100, 1000, 2000, 4000, 8000, 20000)
+            ),
+            _row("cifar100", TCL, "k1 = 50000", "method.k1=50000", paper=K1_50000[1]),
+        ),
+        layout="k1",
+        notes=("The paper draws this curve and prints one of its numbers (section 4.4).",),
+    ),
+    "fig-k1-digits": Experiment(
+        title="Effect of k1, handwritten digits",
+        summary="Figure 3a, b, small: gradients from positives, and accuracy, by k1, digits; a CPU, three minutes.",
+        rows=(
+            _row("digits", SUPCON),
+            *(_row("digits", TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in (10, 100, 500, 2000, 5000)),
+        ),
+        layout="k1",
+    ),
+    "fig-k2": Experiment(
+        title="Effect of k2 when k1 is too large, CIFAR-100",
+        summary="Figure 3c, d: gradients from negatives at k1 = 50000 with k2 = 1 and 3; CIFAR-100, ResNet-50.",
+        rows=(
+            _row("cifar100", SUPCON),
+            _row("cifar100", TCL, "k1 = 50000, k2 = 1", "method.k1=50000", "method.k2=1", paper=K1_50000[1]),
+            _row("cifar100", TCL, "k1 = 50000, k2 = 3", "method.k1=50000", "method.k2=3", paper=K1_50000[3]),
+        ),
+        layout="k2",
+    ),
+    "fig-k2-digits": Experiment(
+        title="Effect of k2 when k1 is too large, handwritten digits",
+        summary="Figure 3c, d, small: gradients from negatives at k1 = 5000 with k2 = 1 and 3; a CPU, two minutes.",
+        rows=(
+            _row("digits", SUPCON),
+            _row("digits", TCL, "k1 = 5000, k2 = 1", "method.k1=5000", "method.k2=1"),
+            _row("digits", TCL, "k1 = 5000, k2 = 3", "method.k1=5000", "method.k2=3"),
+        ),
+        layout="k2",
+    ),
+    "ci": Experiment(
+        title="Cross-entropy, SupCon and TCL over seeds, CIFAR-100",
+        summary="Five seeds of cross-entropy, SupCon and TCL, CIFAR-100, ResNet-18: intervals and paired tests.",
+        rows=(
+            _row("cifar100", CROSS_ENTROPY),
+            _row("cifar100", SUPCON, paper=INTERVALS["supcon"][0], half=INTERVALS["supcon"][1]),
+            _row("cifar100", TCL, paper=INTERVALS["tcl"][0], half=INTERVALS["tcl"][1]),
+        ),
+        overrides=("model.encoder=resnet18",),
+        num_seeds=5,
+        layout="seeds",
+        notes=(
+            "The paper's numbers are for other settings: 30 runs each with batches of 128 views, where ours have 256. "
+            "Appendix B.1 names ResNet-50 as the encoder of all its runs.",
+        ),
+    ),
+    "ci-digits": Experiment(
+        title="Cross-entropy, SupCon and TCL over seeds, handwritten digits",
+        summary="The same over five seeds on handwritten digits: intervals and paired tests; a CPU, four minutes.",
+        rows=tuple(_row("digits", method) for method in (CROSS_ENTROPY, SUPCON, TCL)),
+        overrides=("optim.epochs=10",),
+        num_seeds=5,
+        layout="seeds",
+    ),
+    **{
+        f"ssl-{data}": Experiment(
+            title=f"Self-supervised methods on {TITLES[data]}",
+            summary=f"All self-supervised methods on {TITLES[data]}, ResNet-18, 100 epochs (the paper: 1000); {WHERE}.",
+            rows=_ssl(data, IN_100_EPOCHS),
+            overrides=("optim.epochs=100",),
+            notes=(OTHERS, IN_100_EPOCHS_NOTE),
+        )
+        for data in ("cifar10", "cifar100")
+    },
+    "ssl-imagenet100": Experiment(
+        title="Self-supervised methods on ImageNet-100",
+        summary=f"All self-supervised methods on ImageNet-100, ResNet-18, 400 epochs as in the paper; {WHERE}.",
+        rows=_ssl("imagenet100"),
+        notes=(OTHERS,),
+    ),
+    "ssl-digits": Experiment(
+        title="Self-supervised methods on handwritten digits",
+        summary="All self-supervised methods on handwritten digits: a CPU, about ten minutes.",
+        rows=(*_ssl("digits"), replace(UNTRAINED, title="Raw pixels", pixels=True)),
+    ),
+}
