@@ -1,0 +1,99 @@
+"""Accuracies by hand, and which measures an evaluation consists of."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from contune.config import EvalConfig
+from contune.data.augment import Augmenter, build_policy
+from contune.data.loader import ResidentLoader
+from contune.eval import evaluate as module
+from contune.eval.evaluate import Evaluation, evaluate, score
+from contune.models import EncoderSpec
+
+SCORES = torch.tensor(
+    [
+        [9.0, 0, 0, 0, 0, 0, 0],
+        [0, 9.0, 8, 7, 6, 5, 4],
+        [9.0, 8, 7, 6, 5, 4, 3],
+        [9.0, 8, 7, 6, 5, 4, 3],
+    ]
+)
+NAMES = tuple("abcdefg")
+SPEC = EncoderSpec(
+    encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
+)  # fmt: skip
+
+
+def test_top1_top5_and_per_class_by_hand() -> None:
+    found = score("knn", SCORES, torch.tensor([0, 1, 4, 5]), NAMES, protocol="by hand", split="val")
+    assert found == {
+        "name": "knn",
+        "top1": 50.0,
+        "top5": 75.0,  # the fifth place still counts, the sixth does not
+        "per_class": {"a": 100.0, "b": 100.0, "e": 0.0, "f": 0.0},
+        "protocol": "by hand",
+        "split": "val",
+        "num_images": 4,
+    }
+    other = score("knn", SCORES, torch.tensor([0, 0, 0, 2]), NAMES, protocol="", split="test")
+    assert other["per_class"] == pytest.approx({"a": 200 / 3, "c": 0.0})
+    few = score("knn", SCORES[:3, :5], torch.tensor([0, 1, 4]), NAMES[:5], protocol="", split="test")
+    assert few["top5"] is None
+
+
+def run(*, labelled: bool = True, classifier: nn.Linear | None = None, **settings: object) -> Evaluation:
+    """Of an untrained encoder on images of two brightnesses."""
+    torch.manual_seed(0)
+    labels_N = torch.arange(60) % 2
+    images = (torch.randint(0, 80, (60, 1, 8, 8)) + 170 * labels_N[:, None, None, None]).to(torch.uint8)
+    loaders = [
+        ResidentLoader(images[part], labels_N[part] if labelled else None) for part in (slice(40), slice(40, 60))
+    ]
+    return evaluate(
+        SPEC.build(),
+        *loaders,
+        spec=SPEC,
+        class_names=("dark", "bright"),
+        settings=EvalConfig(knn_k=5, linear_epochs=1, linear_batch=16, **settings),  # type: ignore[arg-type]
+        augmenter=Augmenter([build_policy("crop-flip", image_size=8, channels=1)], SPEC.mean, SPEC.std),
+        policy="crop-flip",
+        classifier=classifier,
+    )
+
+
+def names(found: Evaluation) -> list[str]:
+    return [score["name"] for score in found.scores]
+
+
+def test_the_measures_of_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = ["pixels-linear-fast", "pixels-knn"]
+    fast, paper, none = (run(linear=linear) for linear in ("fast", "paper", "none"))
+    assert names(fast) == ["linear-fast", "knn", *pixels]
+    assert names(paper) == ["linear-fast", "knn", "linear", *pixels]
+    assert names(none) == ["knn", "pixels-knn"]
+    assert [one["top1"] for one in fast.scores if "linear" in one["name"]] == [100, 100]
+    assert paper.scores[2]["protocol"].startswith("linear layer, 1 epochs of SGD (lr 0.5")
+    assert "k=5, T=0.1" in fast.scores[1]["protocol"]
+    assert fast.features_MD.shape == (20, 256)
+    monkeypatch.setattr(module, "RAW_PIXEL_LIMIT", 100)
+    assert names(run()) == ["linear-fast", "knn"]
+
+
+def test_without_labels_there_are_only_features() -> None:
+    found = run(labelled=False)
+    assert (found.scores, found.classifier, len(found.features_MD)) == ([], None, 20)
+
+
+def test_the_classifier_that_is_kept() -> None:
+    kept = {linear: run(linear=linear).classifier for linear in ("fast", "paper", "none")}
+    assert {linear: one and one.measure for linear, one in kept.items()} == {
+        "fast": "linear-fast", "paper": "linear", "none": None,
+    }  # fmt: skip
+    trained = nn.Linear(256, 2)
+    found = run(linear="fast", classifier=trained)
+    assert names(found)[:3] == ["linear-fast", "knn", "classifier"]
+    assert found.classifier is not None
+    assert found.classifier.measure == "classifier"
+    predicted_M: Tensor = found.classifier.predict(found.features_MD)
+    assert torch.equal(predicted_M, trained(found.features_MD).argmax(1))
