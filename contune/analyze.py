@@ -18,7 +18,7 @@ from contune.data.augment import Params, begin_with_crops, crops_of
 from contune.data.loader import Loader
 from contune.data.seeding import mixed_generator
 from contune.errors import UserError, unknown
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.models import load_encoder
@@ -119,7 +119,7 @@ def _trained_method(setup: Setup, folder: Path) -> tuple[PairwiseMethod, int]:
     return method.train(), int(state["step"])
 
 
-def _knobs(method: PairwiseMethod, tuned: list[tuple[str, str]]) -> Knobs:
+def _knobs(method: PairwiseMethod, tuned: list[tuple[str, str]]) -> LossSettings:
     """TCL's at this run's temperature; without k1 and k2 of its own the paper's, with labels or without."""
     assert method.knobs is not None
     if isinstance(method, TCL):
@@ -130,7 +130,7 @@ def _knobs(method: PairwiseMethod, tuned: list[tuple[str, str]]) -> Knobs:
     for key, value in tuned:
         assign(settings, key.removeprefix("method."), value, key)
     check(settings, "method.")
-    return Knobs(settings.temperature, settings.k1, settings.k2)
+    return LossSettings(settings.temperature, settings.k1, settings.k2)
 
 
 class _Batch(NamedTuple):

@@ -1,134 +1,242 @@
 """The pair losses block by block: plain torch, any device, never more than a few rows of the N×N matrix.
 
-Both passes walk over blocks of anchors. With labels, anchors and candidates are sorted, so that the positives of
-a block lie in one narrow band of columns and everything outside the band is a negative. The derivation is in
-README.md beside this file.
+Both passes walk over blocks of anchors. With labels, anchors and candidates are sorted. The positives of a block then
+lie in one narrow band of columns, and everything outside the band is a negative. README.md derives the closed form.
 
 Shapes: R anchors, C candidates, B anchors of a block, K columns of its band, D embedding size.
 """
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from contune.kernels.block import Block, Side, block_coefficients, block_statistics
-from contune.kernels.lengths import lengths
-from contune.kernels.problem import Anchors, Knobs, Pairs, Statistics, exponent_is_safe
+from contune.kernels import LossSettings, Pairs, exponent_is_safe, normalized
 
 BLOCK_ELEMENTS = 2**19
-"""Entries of the similarity matrix that are alive at once on a CPU: 2 MiB in float32, which stays in cache."""
+"""Entries of the similarity matrix in memory at a time on a CPU: 2 MiB in float32, which stays in cache."""
 DEVICE_BLOCK_ELEMENTS = 2**25
-"""The same elsewhere: enough to fill a GPU."""
+"""The same on other devices: enough to fill a GPU."""
 
 
-def prepared(z_ND: Tensor, normalize: bool, knobs: Knobs) -> tuple[Tensor, Tensor | None]:
-    """Embeddings in float32 or better, of length 1 when asked, and the lengths they had."""
-    x_ND = z_ND if z_ND.dtype == torch.float64 else z_ND.float()
-    if not normalize:
-        return x_ND, None
-    norm_N1 = lengths(x_ND)
-    return x_ND / norm_N1, norm_N1.squeeze(1)
+class _Block(NamedTuple):
+    """A few anchors with all candidates."""
+
+    rows: slice
+    logits_BC: Tensor
+    """Similarities over τ, -inf for an anchor with itself. Whoever takes the block may overwrite them."""
+    band: slice
+    """The columns that contain every positive of the block."""
+    weights_BK: Tensor
+    """Of the positives in the band, for the rows as anchors; bool with labels, else numbers."""
+    column_weights_BK: Tensor
+    """The same for the columns as anchors."""
 
 
-def reduced(stats: Statistics, reduction: str) -> tuple[Tensor, Tensor]:
+class _Side(NamedTuple):
+    """The anchors of one side of a block, as factors of their exponentials."""
+
+    mass: Tensor
+    """Factor of exp(logit - shift)."""
+    shift: Tensor | None
+    """Subtracted before the exponential; None where that is not needed."""
+    pull: Tensor
+    """The pull on a positive of weight 1."""
+    inner: Tensor
+    """Factor of exp(logit - inner_shift) for positives, in the variant `in`."""
+    inner_shift: Tensor
+
+
+def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
+    return normalized(z_ND, settings.normalize)
+
+
+def arrange(pairs: Pairs, settings: LossSettings) -> Pairs:
+    if pairs.labels_R is not None:
+        pairs = pairs if pairs.order_R is not None else pairs.sorted_by_label()
+        return pairs.with_bands(_rows_per_block(pairs))
+    if pairs.self_start is None:
+        return pairs
+    own_R = torch.arange(len(pairs.x_RD), device=pairs.x_RD.device) + pairs.self_start
+    return pairs._replace(own_R=own_R)
+
+
+def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
+    plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
+    # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
+    stats_4R = pairs.x_RD.new_empty(4, len(pairs.x_RD))
+    for block in _blocks(pairs, settings.temperature):
+        stats_4R[:, block.rows] = torch.stack(_block_statistics(block, settings, plain))
+    return _in_callers_order(stats_4R, pairs.order_R, dim=1)
+
+
+def reduce(stats_4R: Tensor, reduction: str) -> tuple[Tensor, Tensor]:
     """Sum or mean of the losses, and the number of usable anchors, at least 1."""
-    num_usable = (stats.total_R > 0).sum().clamp(min=1).to(stats.loss_R.dtype)
-    total = stats.loss_R.sum()
+    num_usable = (stats_4R[2] > 0).sum().clamp(min=1).to(stats_4R.dtype)
+    total = stats_4R[0].sum()
     return (total / num_usable if reduction == "mean" else total), num_usable
 
 
-def through_norm(grad_x_ND: Tensor, x_ND: Tensor, norm_N: Tensor | None) -> Tensor:
-    """Back through x = z / |z|: what points along x is lost."""
-    if norm_N is None:
-        return grad_x_ND
-    along_N1 = (grad_x_ND * x_ND).sum(dim=1, keepdim=True)
-    return (grad_x_ND - x_ND * along_N1) / norm_N[:, None]
+def gradient(
+    pairs: Pairs,
+    settings: LossSettings,
+    rows: tuple[Tensor, Tensor] | None,
+    columns: tuple[Tensor, Tensor] | None,
+    divisor: Tensor,
+    norm_R1: Tensor | None,
+    dtype: torch.dtype,
+) -> Tensor:
+    """From the losses of the rows as anchors and of the columns as anchors: (upstream gradient, statistics) each."""
+    plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
+    row_side = None if rows is None else _Side(*_each(_side(*rows, divisor, pairs.order_R, plain), (..., None)))
+    column_side = None if columns is None else _side(*columns, divisor, pairs.order_C, plain)
+    grad_RD = torch.empty_like(pairs.x_RD)
+    for block in _blocks(pairs, settings.temperature):
+        block_side = None if row_side is None else _Side(*_each(row_side, block.rows))
+        h_BC = _block_coefficients(block, settings, plain, block_side, column_side)
+        torch.mm(h_BC, pairs.y_CD, out=grad_RD[block.rows])
+    grad_RD /= settings.temperature
+    if norm_R1 is not None:  # back through x = z / |z|: the part along x is lost
+        along_R1 = (grad_RD * pairs.x_RD).sum(dim=1, keepdim=True)
+        norm_R1 = norm_R1 if pairs.order_R is None else norm_R1[pairs.order_R]
+        grad_RD = (grad_RD - pairs.x_RD * along_R1) / norm_R1
+    return _in_callers_order(grad_RD, pairs.order_R, dim=0).to(dtype)
 
 
-class Plan:
-    """Anchors and candidates in an order that keeps positives together, block by block."""
+def _blocks(pairs: Pairs, temperature: float) -> Iterator[_Block]:
+    num_rows, size = len(pairs.x_RD), _rows_per_block(pairs)
+    bands = None if pairs.bands_K2 is None else pairs.bands_K2.tolist()  # one wait for the device, not one per block
+    for i, start in enumerate(range(0, num_rows, size)):
+        rows = slice(start, min(start + size, num_rows))
+        band = slice(0, len(pairs.y_CD)) if bands is None else slice(*bands[i])
+        logits_BC = (pairs.x_RD[rows] / temperature) @ pairs.y_CD.T
+        own_B1 = None if pairs.own_R is None else pairs.own_R[rows, None]
+        if own_B1 is not None:
+            logits_BC.scatter_(1, own_B1, -math.inf)
+        yield _Block(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1))
 
-    def __init__(self, x_RD: Tensor, y_CD: Tensor, pairs: Pairs, knobs: Knobs, bound: float | None) -> None:
-        """bound: the largest |similarity|, if known."""
-        self.knobs = knobs
-        self.plain = exponent_is_safe(len(y_CD), knobs, bound, x_RD.dtype)
-        self.weights_RC = pairs.weights_RC
-        if pairs.labels_R is None or pairs.labels_C is None:
-            self.row_order = torch.arange(len(x_RD), device=x_RD.device)
-            self.column_order = torch.arange(len(y_CD), device=x_RD.device)
-        else:
-            self.row_order = pairs.labels_R.argsort(stable=True)
-            self.column_order = pairs.labels_C.argsort(stable=True)
-            self.labels_R = pairs.labels_R[self.row_order]
-            self.labels_C = pairs.labels_C[self.column_order]
-        self.x_RD, self.y_CD = x_RD[self.row_order], y_CD[self.column_order]
-        own_R = None if pairs.self_start is None else self.row_order + pairs.self_start
-        self.self_R = None if own_R is None else self.column_order.argsort()[own_R]
 
-    def statistics(self) -> Statistics:
-        # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
-        found_4R = self.x_RD.new_empty(4, len(self.x_RD))
-        for block in self._blocks():
-            found_4R[:, block.rows] = torch.stack(block_statistics(block, self.knobs, self.plain))
-        return Statistics(*(self._unsorted(column_R) for column_R in found_4R))
+def _rows_per_block(pairs: Pairs) -> int:
+    elements = BLOCK_ELEMENTS if pairs.x_RD.device.type == "cpu" else DEVICE_BLOCK_ELEMENTS
+    return max(16, elements // len(pairs.y_CD))
 
-    def gradient(
-        self, rows: Anchors | None, columns: Anchors | None, norm_R: Tensor | None, dtype: torch.dtype
-    ) -> Tensor:
-        """From the losses of the rows as anchors and of the columns as anchors."""
-        row_side = None if rows is None else Side.of(rows, self.row_order, self.plain).as_column()
-        column_side = None if columns is None else Side.of(columns, self.column_order, self.plain)
-        grad_RD = torch.empty_like(self.x_RD)
-        for block in self._blocks():
-            h_BC = block_coefficients(block, self.knobs, self.plain, row_side, column_side)
-            torch.mm(h_BC, self.y_CD, out=grad_RD[block.rows])
-        grad_RD /= self.knobs.temperature
-        norm_R = None if norm_R is None else norm_R[self.row_order]
-        return self._unsorted(through_norm(grad_RD, self.x_RD, norm_R)).to(dtype)
 
-    def _unsorted(self, values: Tensor) -> Tensor:
-        result = torch.empty_like(values)
-        result[self.row_order] = values
-        return result
+def _weights(pairs: Pairs, rows: slice, band: slice, own_B1: Tensor | None) -> tuple[Tensor, Tensor]:
+    if pairs.labels_R is not None and pairs.labels_C is not None:
+        positive_BK = pairs.labels_R[rows, None] == pairs.labels_C[None, band]
+        if own_B1 is not None:
+            positive_BK &= torch.arange(band.start, band.stop, device=own_B1.device) != own_B1
+        return positive_BK, positive_BK
+    assert pairs.weights_RC is not None
+    by_row_BK = pairs.weights_RC[rows]
+    if own_B1 is None:
+        return by_row_BK, by_row_BK
+    # In the square case a column is an anchor too. Its positives are in the matrix's other half.
+    return by_row_BK.scatter(1, own_B1, 0), pairs.weights_RC[:, rows].T.scatter(1, own_B1, 0)
 
-    def _blocks(self) -> Iterator[Block]:
-        num_rows, num_columns = len(self.x_RD), len(self.y_CD)
-        elements = BLOCK_ELEMENTS if self.x_RD.device.type == "cpu" else DEVICE_BLOCK_ELEMENTS
-        size = max(16, elements // num_columns)
-        starts = list(range(0, num_rows, size))
-        bands = self._bands(starts, size)
-        for start, band in zip(starts, bands, strict=True):
-            rows = slice(start, min(start + size, num_rows))
-            logits_BC = (self.x_RD[rows] / self.knobs.temperature) @ self.y_CD.T
-            self_B1 = None if self.self_R is None else self.self_R[rows, None]
-            if self_B1 is not None:
-                logits_BC.scatter_(1, self_B1, -math.inf)
-            yield Block(rows, logits_BC, band, *self._weights(rows, band, self_B1))
 
-    def _bands(self, starts: list[int], size: int) -> list[slice]:
-        """One look at the labels for all blocks: on a GPU each look would make the host wait."""
-        if self.weights_RC is not None:
-            return [slice(0, len(self.y_CD))] * len(starts)
-        first = torch.tensor(starts, dtype=torch.int64, device=self.labels_R.device)  # also where there are none
-        last = (first + size - 1).clamp(max=len(self.labels_R) - 1)
-        low = torch.searchsorted(self.labels_C, self.labels_R[first])
-        high = torch.searchsorted(self.labels_C, self.labels_R[last], right=True)
-        return [slice(*ends) for ends in torch.stack([low, high], dim=1).tolist()]
+def _block_statistics(block: _Block, settings: LossSettings, plain: bool) -> tuple[Tensor, ...]:
+    logits_BC, weights_BK = block.logits_BC, block.weights_BK
+    positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
+    total_B = weights_BK.sum(dim=1, dtype=logits_BC.dtype)
+    band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
+    attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
-    def _weights(self, rows: slice, band: slice, self_B1: Tensor | None) -> tuple[Tensor, Tensor]:
-        if self.weights_RC is None:
-            positive_BK = self.labels_R[rows, None] == self.labels_C[None, band]
-            if self_B1 is not None:
-                positive_BK &= torch.arange(band.start, band.stop, device=self_B1.device) != self_B1
-            return positive_BK, positive_BK
-        by_row_BK = self.weights_RC[rows]
-        if self_B1 is None:
-            return by_row_BK, by_row_BK
-        # In the square case a column is an anchor too, and its positives stand in the matrix's other half.
-        zero = torch.zeros((), dtype=by_row_BK.dtype, device=by_row_BK.device)
-        return (
-            by_row_BK.scatter(1, self_B1, zero.expand(self_B1.shape)),
-            self.weights_RC[:, rows].T.scatter(1, self_B1, zero.expand(self_B1.shape)),
-        )
+    k2 = _factor_of_negatives(logits_BC, block.band, positive_BK, settings.k2, plain)
+    top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
+    exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
+    exp_band_BK = exp_BC[:, block.band]
+    positives_B = (exp_band_BK * positive_BK).sum(dim=1)
+    exp_band_BK.masked_fill_(positive_BK, 0.0)
+    log_D_B = top_B + (positives_B + k2 * exp_BC.sum(dim=1)).log()
+    if settings.k1 > 0:
+        pull_BK = (band_BK * -settings.temperature).masked_fill_(~positive_BK, -math.inf)
+        log_D_B = torch.logaddexp(log_D_B, math.log(settings.k1) + pull_BK.logsumexp(dim=1))
+    log_S_B = torch.zeros_like(log_D_B)
+    if settings.variant == "in":
+        log_S_B = (band_BK + weights_BK.log()).masked_fill_(~positive_BK, -math.inf).logsumexp(dim=1)
+        attraction_B = log_S_B - total_B.log()
+    return torch.where(total_B > 0, log_D_B - attraction_B, 0.0), log_D_B, total_B, log_S_B
+
+
+def _factor_of_negatives(logits_BC: Tensor, band: slice, positive_BK: Tensor, k2: float, plain: bool) -> float:
+    """k2, or 1 after adding log k2 to the negatives' logits.
+
+    That is for numbers that are far apart, where k2 itself may not fit float32, and for k2 = 0, which times an
+    infinite exponential would be NaN.
+    """
+    if k2 > 0 and (plain or k2 == 1):
+        return k2
+    log_k2 = math.log(k2) if k2 > 0 else -math.inf
+    logits_BC[:, : band.start] += log_k2
+    logits_BC[:, band.stop :] += log_k2
+    logits_BC[:, band] = torch.where(positive_BK, logits_BC[:, band], logits_BC[:, band] + log_k2)
+    return 1.0
+
+
+def _side(upstream: Tensor, stats: Tensor, divisor: Tensor, order: Tensor | None, plain: bool) -> _Side:
+    weight = (upstream / divisor).to(stats.dtype)
+    _, log_D, total, log_S = stats
+    if order is not None:
+        weight, log_D, total, log_S = (part[order] for part in (weight, log_D, total, log_S))
+    # An infinite logarithm makes every exponential of an unusable anchor an exact 0.
+    usable = total > 0
+    weight, total = torch.where(usable, weight, 0.0), torch.where(usable, total, 1.0)
+    log_D, log_S = torch.where(usable, log_D, math.inf), torch.where(usable, log_S, math.inf)
+    mass = weight * (-log_D).exp() if plain else weight
+    return _Side(mass, None if plain else log_D, weight / total, weight, log_S)
+
+
+def _each(side: _Side, index: object) -> list[Tensor]:
+    return [None if part is None else part[index] for part in side]  # type: ignore[index,misc]  # shift may be None
+
+
+def _block_coefficients(
+    block: _Block, settings: LossSettings, plain: bool, rows: _Side | None, columns: _Side | None
+) -> Tensor:
+    """τ times the gradient of all losses with respect to the similarities of a block."""
+    if rows is None:
+        assert columns is not None
+        return _one_side(block.logits_BC, block.band, block.column_weights_BK, settings, columns)
+    if columns is None:
+        return _one_side(block.logits_BC, block.band, block.weights_BK, settings, rows)
+    if plain and block.weights_BK is block.column_weights_BK and settings.variant == "out":
+        both = rows._replace(mass=rows.mass + columns.mass, pull=rows.pull + columns.pull[block.band])
+        return _one_side(block.logits_BC, block.band, block.weights_BK, settings, both)
+    by_rows_BC = _one_side(block.logits_BC.clone(), block.band, block.weights_BK, settings, rows)
+    return by_rows_BC.add_(_one_side(block.logits_BC, block.band, block.column_weights_BK, settings, columns))
+
+
+def _one_side(logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, side: _Side) -> Tensor:
+    """The part of anchors that are all on one side, or of both sides where they share their factors."""
+    positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
+    band_BK = logits_BC[:, band].clone()
+
+    def in_band(part: Tensor) -> Tensor:
+        """Its columns in the band, unless it has one column or only those of the band."""
+        return part[..., band] if part.shape[-1] == logits_BC.shape[1] else part
+
+    k2 = _factor_of_negatives(logits_BC, band, positive_BK, settings.k2, plain=side.shift is None)
+    result_BC = logits_BC.exp_() if side.shift is None else logits_BC.sub_(side.shift).exp_()
+    result_BC.mul_(side.mass)
+    attracted_BK = result_BC[:, band].clone()
+    if settings.k1 > 0:
+        # The factor goes into the exponent: a huge one would meet an exponential that is 0.
+        exponent_BK = (band_BK * -settings.temperature).add_(math.log(settings.k1))
+        if side.shift is not None:
+            exponent_BK -= in_band(side.shift)
+        attracted_BK -= exponent_BK.exp_().mul_(in_band(side.mass)).mul_(settings.temperature)
+    if settings.variant == "in":
+        attracted_BK -= weights_BK * (band_BK - in_band(side.inner_shift)).exp_().mul_(in_band(side.inner))
+    else:
+        attracted_BK -= weights_BK * in_band(side.pull)
+    if k2 != 1:
+        result_BC.mul_(k2)
+    result_BC[:, band] = torch.where(positive_BK, attracted_BK, result_BC[:, band])
+    return result_BC
+
+
+def _in_callers_order(values: Tensor, order_R: Tensor | None, dim: int) -> Tensor:
+    return values if order_R is None else torch.empty_like(values).index_copy_(dim, order_R, values)

@@ -1,4 +1,4 @@
-"""The pair losses written out on the whole similarity matrix: the oracle that every faster form is held to.
+"""The pair losses on the whole similarity matrix: the oracle for every faster form, and twice differentiable.
 
 Shapes: R anchors, C candidates; sim_RC their dot products; weights_RC above 0 for positives, 0 for negatives.
 """
@@ -8,11 +8,11 @@ import math
 import torch
 from torch import Tensor
 
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 
 
 def loss_per_anchor(
-    sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, knobs: Knobs
+    sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, settings: LossSettings
 ) -> tuple[Tensor, Tensor]:
     """Equations 7 to 9 of the paper, one loss per anchor, and which anchors have a positive.
 
@@ -23,9 +23,8 @@ def loss_per_anchor(
             out: loss_i = - weighted mean over p of (s_ip / τ - log D)
             in:  loss_i = - log of the weighted mean over p of (exp(s_ip / τ) / D)
 
-    With k1 = 0 and k2 = 1 these are SupCon's L_out and L_in. Pairs in `ignored_RC`, such as an anchor with itself,
-    are neither positives nor negatives. Everything is done on logarithms, so a small τ or a large k1 cannot
-    overflow. An anchor without a positive gets an exact 0.
+    Pairs in `ignored_RC`, such as an anchor with itself, are neither positives nor negatives. The sums are taken on
+    logarithms, so a small τ or a large k1 cannot overflow. The loss of an anchor without a positive is exactly 0.
     """
     kept_RC = torch.ones_like(weights_RC, dtype=torch.bool) if ignored_RC is None else ~ignored_RC
     weights_RC = weights_RC * kept_RC
@@ -33,18 +32,18 @@ def loss_per_anchor(
     usable_R = positive_RC.any(dim=1)
     # Rows without a positive are computed on zeros, so that no infinity reaches their gradient.
     unusable_R1 = ~usable_R[:, None]
-    logits_RC = sim_RC / knobs.temperature
+    logits_RC = sim_RC / settings.temperature
 
-    tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + _log(knobs.k2))
+    tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + _log(settings.k2))
     log_D_R = _row_logsumexp(tuned_RC, kept_RC, unusable_R1)
-    if knobs.k1 > 0:
-        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(_log(knobs.k1) - sim_RC, positive_RC, unusable_R1))
+    if settings.k1 > 0:
+        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(_log(settings.k1) - sim_RC, positive_RC, unusable_R1))
 
     total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
-    if knobs.variant == "out":
+    if settings.variant == "out":
         attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
     else:
-        # Of 1 where there is no weight: the derivative of a logarithm at 0 would be 0 times infinity.
+        # log 1 where there is no weight: the derivative of log at 0 would be 0 times infinity.
         log_weights_RC = torch.where(positive_RC, weights_RC, 1.0).log()
         attraction_R = _row_logsumexp(logits_RC + log_weights_RC, positive_RC, unusable_R1) - total_R.log()
     return torch.where(usable_R, log_D_R - attraction_R, 0.0), usable_R

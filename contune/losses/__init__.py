@@ -1,8 +1,7 @@
 """Pair losses as pure functions, and thin Modules over three of them."""
 
-from contune.losses.contrastive import ntxent_loss, supcon_loss, tcl_loss
+from contune.losses.contrastive import NTXentLoss, SupConLoss, TCLLoss, ntxent_loss, supcon_loss, tcl_loss
 from contune.losses.metric import npair_loss, triplet_loss
-from contune.losses.modules import NTXentLoss, SupConLoss, TCLLoss
 
 __all__ = [
     "NTXentLoss",

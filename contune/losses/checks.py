@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.kernels.lengths import lengths
+from contune.kernels import lengths
 
 
 def embeddings(z: Tensor, *, normalize: bool) -> Tensor:

@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.losses.checks import check_not_negative, check_positive, check_tensors, embeddings
-from contune.losses.pairs import Batch
-from contune.losses.reduction import POSITIVE_AND_NEGATIVE, reduce_anchors
+from contune.errors import unknown
+from contune.kernels import normalized
+from contune.losses.contrastive import check_number, check_pairs
+from contune.losses.dispatch import POSITIVE_AND_NEGATIVE, REDUCTIONS, reduce_anchors
 
 
 def triplet_loss(
@@ -27,15 +28,14 @@ def triplet_loss(
 
     Arguments as in `tcl_loss`; weights only say who is positive.
     """
-    check_tensors(embeddings=z)
-    check_not_negative("margin", margin)
+    check_number("margin", margin)
+    z_ND, weights_NN, negative_NN = _pairs(z, labels, positives, normalize, reduction)
+    positive_NN = weights_NN > 0
+    if not len(z_ND):  # without rows there is no farthest one
+        return reduce_anchors(z_ND.sum(dim=1), positive_NN.any(dim=1), reduction, POSITIVE_AND_NEGATIVE)
     with torch.autocast(z.device.type, enabled=False):
-        z_ND = embeddings(z, normalize=normalize)
-        weights_NN, negative_NN = _pairs(z_ND, labels, positives)
-        positive_NN = weights_NN > 0
-        if not len(z_ND):  # of nothing there is no farthest
-            return reduce_anchors(z_ND.sum(dim=1), positive_NN.any(dim=1), reduction, POSITIVE_AND_NEGATIVE)
-        distance_NN = _distances(z_ND)
+        # Not through a matrix product: near-duplicates would lose their distance to rounding.
+        distance_NN = torch.cdist(z_ND, z_ND, compute_mode="donot_use_mm_for_euclid_dist")
         usable_N = positive_NN.any(dim=1) & negative_NN.any(dim=1)
         farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)
         nearest_N = distance_NN.masked_fill(~negative_NN, torch.finfo(z_ND.dtype).max).amin(dim=1)
@@ -58,14 +58,12 @@ def npair_loss(
             loss_i = mean over positives p of log(1 + Σ_n exp((s_in - s_ip) / τ))
 
     Each positive competes with the negatives alone, never with the other positives. Sohn uses raw dot
-    products (`normalize=False, temperature=1`) and one pair per class in a batch; on unit embeddings a
-    temperature is needed, as in every later contrastive loss, so that is the default here.
+    products (`normalize=False, temperature=1`) and one pair per class in a batch. Unit embeddings need a
+    temperature, as in every later contrastive loss, so that is the default here.
     """
-    check_tensors(embeddings=z)
-    check_positive("temperature", temperature)
+    check_number("temperature", temperature, zero=False)
+    z_ND, weights_NN, negative_NN = _pairs(z, labels, positives, normalize, reduction)
     with torch.autocast(z.device.type, enabled=False):
-        z_ND = embeddings(z, normalize=normalize)
-        weights_NN, negative_NN = _pairs(z_ND, labels, positives)
         logits_NN = z_ND @ z_ND.T / temperature
         usable_N = (weights_NN > 0).any(dim=1) & negative_NN.any(dim=1)
         negatives_N1 = (
@@ -78,16 +76,18 @@ def npair_loss(
         return reduce_anchors(torch.where(usable_N, loss_N, 0.0), usable_N, reduction, POSITIVE_AND_NEGATIVE)
 
 
-def _pairs(z_ND: Tensor, labels: Tensor | None, positives: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Weights of the positives, and which pairs are negative."""
-    batch = Batch(z_ND, labels, positives)
-    batch.check()
-    itself_NN = batch.itself()
-    assert itself_NN is not None
-    weights_NN = batch.weights(z_ND.dtype).masked_fill(itself_NN, 0.0)
-    return weights_NN, ~((weights_NN > 0) | itself_NN)
-
-
-def _distances(z_ND: Tensor) -> Tensor:
-    # Not through a matrix product: near-duplicates would lose their distance to rounding.
-    return torch.cdist(z_ND, z_ND, compute_mode="donot_use_mm_for_euclid_dist")
+def _pairs(
+    z: Tensor, labels: Tensor | None, positives: Tensor | None, normalize: bool, reduction: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Checked embeddings, weights of the positives, and which pairs are negative."""
+    if reduction not in REDUCTIONS:
+        raise unknown("reduction", reduction, REDUCTIONS)
+    check_pairs(z, labels, positives)
+    with torch.autocast(z.device.type, enabled=False):
+        z_ND, _ = normalized(z, normalize)
+    if labels is not None:
+        positives = labels[:, None] == labels[None, :]
+    assert positives is not None
+    itself_NN = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    weights_NN = positives.to(z.device, z_ND.dtype).masked_fill(itself_NN, 0.0)
+    return z_ND, weights_NN, ~((weights_NN > 0) | itself_NN)

@@ -8,7 +8,6 @@ Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -16,9 +15,8 @@ from torch import Tensor
 
 from contune import distributed
 from contune.errors import UserError
-from contune.losses.checks import check_not_negative, check_positive, check_tensors, embeddings
-from contune.losses.contrastive import check_variant
-from contune.losses.pairs import Batch
+from contune.kernels import LossSettings, normalized
+from contune.losses.contrastive import check_pairs, check_settings
 
 BLOCK_PAIRS = 2**22
 """Pairs held in memory at a time: a whole batch of 2,048 embeddings."""
@@ -50,8 +48,7 @@ class Coefficients(NamedTuple):
         return self.positive_RC + self.N_RC
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairBlock:
+class PairBlock(NamedTuple):
     """Some anchors with all their candidates. Anchors without a positive have no pairs."""
 
     temperature: float
@@ -60,20 +57,19 @@ class PairBlock:
     """Above 0 for positives, 0 elsewhere."""
     positive_RC: Tensor
     negative_RC: Tensor
-    log_pos_R: Tensor
-    """log Σ_p exp(s_ip / τ) over positives, -∞ without any."""
-    log_pull_R: Tensor
-    """log Σ_p exp(-s_ip) over positives."""
-    log_neg_R: Tensor
-    """log Σ_n exp(s_in / τ) over negatives."""
 
     def coefficients(self, k1: float, k2: float, variant: str = "out") -> Coefficients:
         """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+        check_settings(LossSettings(self.temperature, k1, k2, variant))
         logits_RC, positive_RC, negative_RC = self.sim_RC / self.temperature, self.positive_RC, self.negative_RC
+        log_pos_R, log_neg_R, log_pull_R = (
+            terms_RC.masked_fill(~mask_RC, -math.inf).logsumexp(dim=1)
+            for terms_RC, mask_RC in ((logits_RC, positive_RC), (logits_RC, negative_RC), (-self.sim_RC, positive_RC))
+        )
         log_k1, log_k2 = (math.log(k) if k > 0 else -math.inf for k in (k1, k2))
-        log_D_R = torch.logaddexp(self.log_pos_R, self.log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, self.log_pull_R + log_k1)
-        log_D_R1 = log_D_R.masked_fill(self.log_pos_R == -math.inf, 0.0)[:, None]
+        log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
+        log_D_R = torch.logaddexp(log_D_R, log_pull_R + log_k1)
+        log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
         weights_RC = self.weights_RC
         if variant == "in":
             highest_R1 = logits_RC.where(positive_RC, -torch.inf).amax(dim=1, keepdim=True)
@@ -115,17 +111,31 @@ def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor, te
     weights_RC = weights_RC.to(sim_RC.dtype) * other_RC
     positive_RC = weights_RC > 0
     negative_RC = ~positive_RC & other_RC & positive_RC.any(dim=1, keepdim=True)
-    logits_RC = sim_RC / temperature
-    return PairBlock(
-        temperature=temperature,
-        sim_RC=sim_RC,
-        weights_RC=weights_RC,
-        positive_RC=positive_RC,
-        negative_RC=negative_RC,
-        log_pos_R=logits_RC.masked_fill(~positive_RC, -math.inf).logsumexp(dim=1),
-        log_pull_R=(-sim_RC).masked_fill(~positive_RC, -math.inf).logsumexp(dim=1),
-        log_neg_R=logits_RC.masked_fill(~negative_RC, -math.inf).logsumexp(dim=1),
-    )
+    return PairBlock(temperature, sim_RC, weights_RC, positive_RC, negative_RC)
+
+
+def batch_block(
+    z: Tensor,
+    labels: Tensor | None,
+    *,
+    positives: Tensor | None = None,
+    temperature: float,
+    normalize: bool = True,
+    every: int | None = None,
+) -> PairBlock:
+    """Each n-th embedding against all, with n = `every`; None gives about BLOCK_PAIRS pairs."""
+    check_pairs(z, labels, positives)
+    z_ND, _ = normalized(z.detach(), normalize)
+    rows = slice(None, None, every or anchor_step(len(z), len(z)))
+    if positives is not None:
+        weights_RC = positives.to(z.device)[rows]
+    else:
+        assert labels is not None
+        labels_N = labels.to(z.device)
+        weights_RC = labels_N[rows, None] == labels_N
+    own_R = torch.arange(len(z), device=z.device)[rows]
+    with torch.autocast(z.device.type, enabled=False):
+        return pair_block(z_ND[rows], z_ND, weights_RC, own_R, temperature)
 
 
 @torch.no_grad()
@@ -154,9 +164,8 @@ def coefficients(
     All terms of an anchor without a positive are 0. With weights as `positives`, X_ip is the weight's share. For
     `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
     """
-    check_variant(variant)
-    blocks = _Blocks(z, labels, positives, temperature, k1, k2, normalize)
-    return blocks[0 : len(z)].coefficients(k1, k2, variant)
+    block = batch_block(z, labels, positives=positives, temperature=temperature, normalize=normalize, every=1)
+    return block.coefficients(k1, k2, variant)
 
 
 @torch.no_grad()
@@ -194,20 +203,13 @@ def responses(
             positives that SupCon pushes away, it can fail. A low similarity does not imply X >= P: with s = 0 and
             X = 0.5, P is close to 1 if the anchor's other positive and its negatives are less similar still.
 
-    A mean over nothing is 0. At most 4 million pairs are in memory at a time. In larger batches evenly spaced anchors
-    decide which similarities are hard and easy.
+    A mean over nothing is 0. Beyond 4 million pairs (2,048 embeddings), evenly spaced anchors stand for all.
     """
     if hard is not None and not 0 < hard <= 0.5:
         raise UserError(f"hard must be a share above 0 and at most 0.5, got {hard:g}; 0.25 is the hardest quarter")
-    blocks, num = _Blocks(z, labels, positives, temperature, k1, k2, normalize), len(z)
-    thresholds = None if hard is None else blocks[:: anchor_step(num, num)].thresholds(hard)
-    size = max(1, BLOCK_PAIRS // max(1, num))
-    totals: dict[str, Tensor] = {}
-    for start in range(0, max(1, num), size):
-        block = blocks[start : start + size]
-        for name, total in response_sums(block, block.kinds(thresholds), k1, k2).items():
-            totals[name] = totals[name] + total if name in totals else total
-    return means(totals)
+    block = batch_block(z, labels, positives=positives, temperature=temperature, normalize=normalize)
+    kinds = block.kinds(None if hard is None else block.thresholds(hard))
+    return means(response_sums(block, kinds, k1, k2))
 
 
 @torch.no_grad()
@@ -219,7 +221,7 @@ def logged_responses(
     Members of one group are positives. The host never waits for the device. Beyond 4 million pairs (2,048 embeddings)
     the anchors are evenly spaced rows against all candidates. `supcon` adds SupCon's responses and theorem 1.
     """
-    z_ND = embeddings(z_ND, normalize=True)
+    z_ND = normalized(z_ND, True)[0]
     y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
@@ -231,7 +233,7 @@ def logged_responses(
 
 
 def anchor_step(num_anchors: int, num_candidates: int) -> int:
-    """Every how manieth anchor to take, so that they have about BLOCK_PAIRS pairs."""
+    """Taking each n-th anchor gives about BLOCK_PAIRS pairs; returns n."""
     return max(1, math.ceil(num_anchors * num_candidates / BLOCK_PAIRS))
 
 
@@ -281,38 +283,3 @@ def theorem_1_holds(block: PairBlock, k2: float, tuned: Coefficients, plain: Coe
     gain_RC = plain.P_RC * pull_share_R1 + (k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
     both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
     return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)
-
-
-class _Blocks:
-    """Embeddings that are each other's candidates, checked as the losses check them; a slice gives its anchors."""
-
-    def __init__(
-        self,
-        z: Tensor,
-        labels: Tensor | None,
-        positives: Tensor | None,
-        temperature: float,
-        k1: float,
-        k2: float,
-        normalize: bool,
-    ) -> None:
-        check_positive("temperature", temperature)
-        check_not_negative("k1", k1)
-        check_not_negative("k2", k2)
-        check_tensors(embeddings=z)
-        self.temperature = temperature
-        self.z_ND = embeddings(z.detach(), normalize=normalize)
-        batch = Batch(z, labels, positives)
-        batch.check()
-        self.labels_N = None if labels is None else labels.to(z.device)
-        self.weights_NN = None if positives is None else batch.weights(self.z_ND.dtype)
-        self.own_N = torch.arange(len(z), device=z.device)
-
-    def __getitem__(self, rows: slice) -> PairBlock:
-        if self.labels_N is None:
-            assert self.weights_NN is not None
-            weights_RC = self.weights_NN[rows]
-        else:
-            weights_RC = self.labels_N[rows, None] == self.labels_N
-        with torch.autocast(self.z_ND.device.type, enabled=False):
-            return pair_block(self.z_ND[rows], self.z_ND, weights_RC, self.own_N[rows], self.temperature)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.errors import UserError
-from contune.kernels.lengths import lengths
+from contune.kernels import lengths
 
 
 @dataclass

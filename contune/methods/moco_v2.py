@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queued import log_sum_exp
+from contune.kernels.queue import log_sum_exp
 from contune.methods.base import Method, Output, WithoutLabels, encode, ordered_pairs, unit_rows
 from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.methods.base import (
     Method,
     Output,
@@ -45,7 +45,7 @@ class PairwiseMethod(Method):
         self.projector = projector(num_features, hidden=settings.projector_hidden, dim=settings.projector_dim)
 
     @property
-    def knobs(self) -> Knobs | None:
+    def knobs(self) -> LossSettings | None:
         """Temperature, k1 and k2 if the loss is TCL or a special case of it, otherwise None."""
         return None
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queued import log_sum_exp, mean_place
+from contune.kernels.queue import log_sum_exp, mean_place
 from contune.methods.base import Method, Output, WithoutLabels, check_views, unit_rows
 from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses import ntxent_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -26,8 +26,8 @@ class SimCLR(PairwiseMethod):
     settings: Settings
 
     @property
-    def knobs(self) -> Knobs:
-        return Knobs(self.settings.temperature, 0.0, 1.0)
+    def knobs(self) -> LossSettings:
+        return LossSettings(self.settings.temperature, 0.0, 1.0)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         return ntxent_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses import supcon_loss
 from contune.losses.contrastive import VARIANTS
 from contune.methods.pairwise import PairwiseMethod
@@ -23,8 +23,8 @@ class SupCon(PairwiseMethod):
     settings: Settings
 
     @property
-    def knobs(self) -> Knobs:
-        return Knobs(self.settings.temperature, 0.0, 1.0, self.settings.variant)
+    def knobs(self) -> LossSettings:
+        return LossSettings(self.settings.temperature, 0.0, 1.0, self.settings.variant)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.kernels.wide import wide_product
+from contune.kernels.fused import wide_product
 from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.methods.dino import other_views_loss
 from contune.models.heads import Frozen, Prototypes, Queue, mlp

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses import tcl_loss
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
@@ -33,8 +33,8 @@ class TCL(PairwiseMethod):
     settings: Settings
 
     @property
-    def knobs(self) -> Knobs:
-        return Knobs(self.settings.temperature, self.settings.k1, self.settings.k2)
+    def knobs(self) -> LossSettings:
+        return LossSettings(self.settings.temperature, self.settings.k1, self.settings.k2)
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings

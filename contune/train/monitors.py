@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.console import Advance, say
 from contune.errors import UserError
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses.responses import logged_responses
 from contune.methods import Method, Output
 from contune.methods.base import Guess
@@ -171,7 +171,7 @@ def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
 class GradientRecorder:
     """The paper's gradient responses of the last step (run.gradients)."""
 
-    def __init__(self, knobs: Knobs, *, supcon: bool) -> None:
+    def __init__(self, knobs: LossSettings, *, supcon: bool) -> None:
         self.knobs, self.supcon = knobs, supcon
         self.compared: dict[str, Tensor] = {}
 

@@ -15,7 +15,7 @@ from contune.analysis.gradients.anchors import BLOCK_PAIRS, anchors_of
 from contune.analysis.gradients.by_anchor import by_anchor
 from contune.analysis.gradients.quantities import SUPCON, split_of
 from contune.analysis.gradients.responses import HARD_SHARE
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 
 NUM_QUANTILES = 101
 """From the lowest anchor to the highest, a hundredth of them between two."""
@@ -28,7 +28,7 @@ SPREAD = (
 class AnchorTable:
     """Grows batch by batch. Of a batch of more than 2,048 embeddings it has evenly spaced anchors, as `sweep`."""
 
-    def __init__(self, knobs: Knobs) -> None:
+    def __init__(self, knobs: LossSettings) -> None:
         self.knobs = knobs
         self.parts: list[pa.Table] = []
 

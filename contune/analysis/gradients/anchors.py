@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses.checks import check_not_negative, check_positive, embeddings
-from contune.losses.contrastive import check_variant
 from contune.losses.pairs import Batch
 
 BLOCK_PAIRS = 2**22
@@ -36,7 +35,7 @@ class Compared:
     """log Σ_n exp(s_in / τ), over negatives; -∞ where there is none."""
     temperature: float
 
-    def log_D(self, knobs: Knobs) -> Tensor:
+    def log_D(self, knobs: LossSettings) -> Tensor:
         """Equation 9. 0 for an anchor without a positive, which has nothing to divide."""
         log_D_R = torch.logaddexp(self.log_pos_R, self.log_neg_R + log(knobs.k2))
         log_D_R = torch.logaddexp(log_D_R, self.log_pull_R + log(knobs.k1))
@@ -111,8 +110,7 @@ def anchors_of(z: Tensor, labels: Tensor | None, positives: Tensor | None, *, no
     return Anchors(x_RD=z_ND, y_CD=z_ND, labels_R=labels_N, labels_C=labels_N, weights_RC=weights_NN, own_R=own_N)
 
 
-def check_knobs(knobs: Knobs) -> None:
-    check_variant(knobs.variant)
+def check_knobs(knobs: LossSettings) -> None:
     check_positive("temperature", knobs.temperature)
     check_not_negative("k1", knobs.k1)
     check_not_negative("k2", knobs.k2)

@@ -12,7 +12,7 @@ from contune.analysis.gradients.anchors import BLOCK_PAIRS, Anchors, Compared, a
 from contune.analysis.gradients.coefficients import coefficients_of
 from contune.analysis.gradients.quantities import SUPCON, Quantity, Split, pairs_by_kind, quantities, split_of
 from contune.analysis.gradients.responses import HARD_SHARE, check_hard
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses.checks import check_tensors
 
 
@@ -43,7 +43,7 @@ def responses_by_anchor(
     NaN where an anchor has no such pairs: the means over anchors that `responses` gives are over the others. Its
     shares are of all pairs: means weighted with num_positives (num_hard_positives).
     """
-    knobs = Knobs(temperature, k1, k2)
+    knobs = LossSettings(temperature, k1, k2)
     check_knobs(knobs)
     check_tensors(embeddings=z)
     check_hard(hard)
@@ -53,7 +53,7 @@ def responses_by_anchor(
         return by_anchor(anchors, knobs, split)
 
 
-def by_anchor(anchors: Anchors, knobs: Knobs, split: Split | None) -> dict[str, Tensor]:
+def by_anchor(anchors: Anchors, knobs: LossSettings, split: Split | None) -> dict[str, Tensor]:
     columns: defaultdict[str, list[Tensor]] = defaultdict(list)
     for compared in anchors.blocks(knobs.temperature):
         for name, values_R in _of_block(compared, knobs, split).items():
@@ -61,17 +61,17 @@ def by_anchor(anchors: Anchors, knobs: Knobs, split: Split | None) -> dict[str, 
     return {name: torch.cat(parts) for name, parts in columns.items()}
 
 
-def _of_block(compared: Compared, knobs: Knobs, split: Split | None) -> dict[str, Tensor]:
+def _of_block(compared: Compared, knobs: LossSettings, split: Split | None) -> dict[str, Tensor]:
     kinds = pairs_by_kind(compared, split)
     found = {f"num_{kind}s": pairs_RC.sum(dim=1) for kind, pairs_RC in kinds.items()}
     measured = _terms(compared, knobs) | quantities(compared, knobs, kinds)
     return found | {name: _mean(quantity, compared.sim_RC.dtype) for name, quantity in measured.items()}
 
 
-def _terms(compared: Compared, knobs: Knobs) -> dict[str, Quantity]:
+def _terms(compared: Compared, knobs: LossSettings) -> dict[str, Quantity]:
     positive_RC, negative_RC = compared.positive_RC, compared.negative_RC
     own = coefficients_of(compared, knobs)
-    plain = coefficients_of(compared, Knobs(knobs.temperature, 0.0, 1.0))
+    plain = coefficients_of(compared, LossSettings(knobs.temperature, 0.0, 1.0))
     return {
         "X_ip": Quantity(own.X_RC, positive_RC),
         "P_ip": Quantity(own.P_RC, positive_RC),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from contune.analysis.gradients.anchors import Anchors
 from contune.analysis.gradients.coefficients import coefficients_of
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 
 NUM_BINS = 100
 FEWEST_PAIRS = 20
@@ -58,9 +58,9 @@ class Profiles:
         return cls(Profile.empty(), Profile.empty())
 
     @torch.no_grad()
-    def add(self, anchors: Anchors, knobs: Knobs) -> None:
+    def add(self, anchors: Anchors, knobs: LossSettings) -> None:
         for compared in anchors.blocks(knobs.temperature):
-            tcl, supcon = (coefficients_of(compared, k) for k in (knobs, Knobs(knobs.temperature, 0.0, 1.0)))
+            tcl, supcon = (coefficients_of(compared, k) for k in (knobs, LossSettings(knobs.temperature, 0.0, 1.0)))
             positive_RC, negative_RC, sim_RC = compared.positive_RC, compared.negative_RC, compared.sim_RC
             pull = {"tcl": -tcl.positive_RC[positive_RC], "supcon": -supcon.positive_RC[positive_RC]}
             push = {"tcl": tcl.N_RC[negative_RC], "supcon": supcon.N_RC[negative_RC]}

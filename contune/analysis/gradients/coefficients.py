@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from contune.analysis.gradients.anchors import Compared, anchors_of, check_knobs, log
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses.checks import check_tensors
 
 
@@ -63,7 +63,7 @@ def coefficients(
     overflows. With weights as `positives`, X_ip is the weight's share; for `variant="in"` it is that of
     exp(s_ip / τ) among the positives.
     """
-    knobs = Knobs(temperature, k1, k2, variant)
+    knobs = LossSettings(temperature, k1, k2, variant)
     check_knobs(knobs)
     check_tensors(embeddings=z)
     with torch.autocast(z.device.type, enabled=False):
@@ -71,7 +71,7 @@ def coefficients(
         return coefficients_of(compared, knobs)
 
 
-def coefficients_of(compared: Compared, knobs: Knobs) -> Coefficients:
+def coefficients_of(compared: Compared, knobs: LossSettings) -> Coefficients:
     logits_RC = compared.sim_RC / compared.temperature
     log_D_R1 = compared.log_D(knobs)[:, None]
     positive_RC, negative_RC = compared.positive_RC, compared.negative_RC
@@ -93,7 +93,7 @@ def _targets(compared: Compared, logits_RC: Tensor, variant: str) -> Tensor:
     return weights_RC / weights_RC.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights_RC.dtype).tiny)
 
 
-def theorem_1_holds(compared: Compared, knobs: Knobs, tuned: Coefficients, plain: Coefficients) -> Tensor:
+def theorem_1_holds(compared: Compared, knobs: LossSettings, tuned: Coefficients, plain: Coefficients) -> Tensor:
     """Which positives have |X - P^t + Y^t| > |X - P^s|: equation 16, of TCL's and of SupCon's coefficients.
 
     As |a| > |b| where a - b and a + b have the same sign. In a - b = (P^s - P^t) + Y^t the difference would be lost in

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from contune.analysis.gradients.anchors import Compared
 from contune.analysis.gradients.coefficients import Coefficients, coefficients_of, theorem_1_holds
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 
 SUPCON = "supcon_"
 """Before the names of what SupCon has on the same embeddings."""
@@ -67,13 +67,13 @@ def pairs_by_kind(compared: Compared, split: Split | None) -> dict[str, Tensor]:
 
 
 def quantities(
-    compared: Compared, knobs: Knobs, kinds: dict[str, Tensor], *, beside_supcon: bool = True
+    compared: Compared, knobs: LossSettings, kinds: dict[str, Tensor], *, beside_supcon: bool = True
 ) -> dict[str, Quantity]:
     """Of what `responses` gives, under its names; `kinds` are the pairs by kind."""
     own = coefficients_of(compared, knobs)
     found = _of_loss(own, kinds)
     if beside_supcon:
-        plain = coefficients_of(compared, Knobs(knobs.temperature, 0.0, 1.0))
+        plain = coefficients_of(compared, LossSettings(knobs.temperature, 0.0, 1.0))
         found |= {f"{SUPCON}{name}": quantity for name, quantity in _of_loss(plain, kinds).items()}
         holds_RC = theorem_1_holds(compared, knobs, own, plain)
         found |= {

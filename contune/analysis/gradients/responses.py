@@ -11,7 +11,7 @@ from torch import Tensor
 from contune.analysis.gradients.anchors import BLOCK_PAIRS, Anchors, anchors_of, check_knobs
 from contune.analysis.gradients.quantities import SHARE, Quantity, Split, pairs_by_kind, quantities, split_of
 from contune.errors import UserError
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 from contune.losses.checks import check_tensors
 
 HARD_SHARE = 0.25
@@ -54,7 +54,7 @@ def responses(
     A mean over nothing is 0. No more than a block of 4 million pairs is held at a time. Where there are more, the
     similarities that part hard from easy are taken from evenly spaced anchors.
     """
-    knobs = Knobs(temperature, k1, k2)
+    knobs = LossSettings(temperature, k1, k2)
     check_knobs(knobs)
     check_tensors(embeddings=z)
     check_hard(hard)
@@ -75,7 +75,7 @@ def ratios(totals: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def sums_and_counts(
-    anchors: Anchors, knobs: Knobs, *, split: Split | None, beside_supcon: bool = True
+    anchors: Anchors, knobs: LossSettings, *, split: Split | None, beside_supcon: bool = True
 ) -> dict[str, Tensor]:
     """Of what `responses` gives, two numbers each. The host does not wait for any of it."""
     totals: defaultdict[str, Tensor] = defaultdict(lambda: anchors.x_RD.new_zeros(2))

@@ -12,7 +12,7 @@ from contune.analysis.gradients.by_similarity import Profiles
 from contune.analysis.gradients.quantities import SUPCON, split_of
 from contune.analysis.gradients.responses import HARD_SHARE, ratios, sums_and_counts
 from contune.errors import UserError
-from contune.kernels.problem import Knobs
+from contune.kernels import LossSettings
 
 K1_VALUES = (0.0, 1.0, 10.0, 100.0, 1000.0, 2000.0, 5000.0, 10000.0, 50000.0)
 """From SupCon's to the value at which the paper's accuracy falls."""
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
 
     def check(self) -> None:
         for k1, k2 in self.settings():
-            check_knobs(Knobs(self.temperature, k1, k2))
+            check_knobs(LossSettings(self.temperature, k1, k2))
 
     def settings(self) -> list[tuple[float, float]]:
         """The pair in question, k1's values beside its k2, k2's beside its k1."""
@@ -58,10 +58,10 @@ def sweep(batches: Iterable[tuple[Tensor, Tensor]], plan: Plan) -> dict[str, Any
         anchors = anchors_of(z_ND, groups_N, None, normalize=True).thinned(BLOCK_PAIRS)
         split = split_of(anchors.compared(plan.temperature), HARD_SHARE)
         for k1, k2 in sums:
-            found = ratios(sums_and_counts(anchors, Knobs(plan.temperature, k1, k2), split=split))
+            found = ratios(sums_and_counts(anchors, LossSettings(plan.temperature, k1, k2), split=split))
             for name, value in zip(found, torch.stack(list(found.values())).tolist(), strict=True):
                 sums[k1, k2][name] += value
-        profiles.add(anchors, Knobs(plan.temperature, plan.k1, plan.k2))
+        profiles.add(anchors, LossSettings(plan.temperature, plan.k1, plan.k2))
     if not num:
         raise UserError("there is no batch to analyze; ask for one or more")
     means = {setting: {name: total / num for name, total in sums_.items()} for setting, sums_ in sums.items()}
