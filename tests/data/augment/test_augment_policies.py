@@ -1,142 +1,105 @@
-"""What every policy promises, the digits policy, and the sentences for wrong options."""
+"""What every policy does, policies as text, the views of an Augmenter, and crops for streaming."""
+
+import pickle
 
 import pytest
 import torch
+from augment_cases import MEAN, STD, random_images, smooth_images
 from torch import Tensor
 
-from contune.data.augment import POLICIES, build_policy, policy_options, slice_params
-from contune.data.augment.digits import inverse_affine
-from contune.data.augment.geometry import sample_affine
+from contune.config import Config
+from contune.data.augment import (
+    POLICIES,
+    Augmenter,
+    Params,
+    begin_with_crops,
+    build_policy,
+    crops_of,
+    eval_transform,
+    normalize,
+    resize,
+    slice_params,
+)
+from contune.data.augment.autoaugment import CropFlip
+from contune.data.augment.ops import KEEP, Policy, crop_flip, each_kind, where_chosen
+from contune.data.augment.policies import Digits, _joined
+from contune.data.augment.simaugment import SimAugment, crop_boxes
+from contune.data.decode import Piece, cut_out
 from contune.device import torchvision
 from contune.errors import UserError
 
-RANDOM_POLICIES = [name for name in POLICIES if name != "none"]
-SHAPES = [(3, 32, 32), (1, 8, 8), (3, 15, 20)]
+TF = torchvision.transforms.functional
+SIZE = 16
 
 
-def random_images(num: int, channels: int, height: int, width: int) -> Tensor:
-    generator = torch.Generator().manual_seed(11)
-    return torch.randint(0, 256, (num, channels, height, width), generator=generator, dtype=torch.uint8)
+def policy(text: str) -> Policy:
+    return build_policy(text, image_size=SIZE, channels=3)
 
 
-@pytest.mark.parametrize(("channels", "height", "width"), SHAPES)
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# ---------------------------------------------------------------------------- every policy
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(3, 32, 32), (1, 8, 8), (3, 15, 20)])
 @pytest.mark.parametrize("name", list(POLICIES))
-class TestEveryPolicy:
-    def test_gives_float_images_between_zero_and_one(self, name: str, channels: int, height: int, width: int) -> None:
-        policy = build_policy(name, image_size=height, channels=channels)
-        images = random_images(64, channels, height, width)
-        before = images.clone()
-        params = policy.draw(64, torch.Generator().manual_seed(0))
-        assert all(len(value) == 64 for value in params.values())
-        views = policy.apply(images, params)
-        assert views.shape == (64, channels, height, height)
-        assert views.dtype == torch.float32
-        assert views.min() >= 0
-        assert views.max() <= 1
-        assert torch.equal(images, before)
-
-    def test_a_slice_of_the_parameters_gives_the_slice_of_the_views(
-        self, name: str, channels: int, height: int, width: int
-    ) -> None:
-        policy = build_policy(name, image_size=height, channels=channels)
-        images = random_images(24, channels, height, width)
-        params = policy.draw(24, torch.Generator().manual_seed(0))
-        whole = policy.apply(images, params)
-        parts = [
-            policy.apply(images[start : start + 8], slice_params(params, start, start + 8)) for start in (0, 8, 16)
-        ]
-        torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=1e-6)
-
-    def test_a_sample_does_not_see_the_others(self, name: str, channels: int, height: int, width: int) -> None:
-        policy = build_policy(name, image_size=height, channels=channels)
-        images = random_images(10, channels, height, width)
-        params = policy.draw(10, torch.Generator().manual_seed(0))
-        changed = images.clone()
-        changed[1:] = 255 - images[1:]
-        assert torch.equal(policy.apply(images, params)[0], policy.apply(changed, params)[0])
-
-    def test_the_seed_decides(self, name: str, channels: int, height: int, width: int) -> None:
-        policy = build_policy(name, image_size=height, channels=channels)
-        images = random_images(16, channels, height, width)
-        first, second = (policy.apply(images, policy.draw(16, torch.Generator().manual_seed(5))) for _ in range(2))
-        assert torch.equal(first, second)
+def test_every_policy(name: str, channels: int, height: int, width: int) -> None:
+    """Float views in [0, 1]; a slice of the parameters gives the slice of the views, so no sample sees another."""
+    kind = build_policy(name, image_size=height, channels=channels)
+    images = random_images(24, channels, height, width)
+    before, state = images.clone(), torch.random.get_rng_state()
+    params = kind.draw(24, generator())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert all(len(value) == 24 for value in params.values())
+    views = kind.apply(images, params)
+    assert views.shape == (24, channels, height, height)
+    assert views.dtype == torch.float32
+    assert views.min() >= 0
+    assert views.max() <= 1
+    assert torch.equal(images, before)
+    assert torch.equal(views, kind.apply(images, kind.draw(24, generator())))
+    parts = [kind.apply(images[i : i + 8], slice_params(params, i, i + 8)) for i in (0, 8, 16)]
+    torch.testing.assert_close(torch.cat(parts), views, rtol=0, atol=1e-6)
+    changed = torch.cat([images[:1], 255 - images[1:]])
+    assert torch.equal(kind.apply(changed, params)[0], views[0])
+    assert kind.apply(images[:0], kind.draw(0, generator())).shape == (0, channels, height, height)
 
 
-@pytest.mark.parametrize("name", list(POLICIES))
-def test_no_images_give_no_views(name: str) -> None:
-    policy = build_policy(name, image_size=16, channels=3)
-    views = policy.apply(random_images(0, 3, 16, 16), policy.draw(0, torch.Generator()))
-    assert views.shape == (0, 3, 16, 16)
-
-
-@pytest.mark.parametrize("name", RANDOM_POLICIES)
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "none"])
 def test_equal_images_in_a_batch_get_different_views(name: str) -> None:
-    policy = build_policy(name, image_size=16, channels=3)
-    image = random_images(1, 3, 16, 16)
-    views = policy.apply(image.repeat(32, 1, 1, 1), policy.draw(32, torch.Generator().manual_seed(0)))
+    image = random_images(1, 3, SIZE, SIZE)
+    views = policy(name).apply(image.repeat(32, 1, 1, 1), policy(name).draw(32, generator()))
     assert len(views.flatten(1).unique(dim=0)) > 24
 
 
-def test_drawing_leaves_the_global_generator_alone() -> None:
-    state = torch.random.get_rng_state()
-    for name in POLICIES:
-        build_policy(name, image_size=16, channels=3).draw(4, torch.Generator().manual_seed(0))
-    assert torch.equal(torch.random.get_rng_state(), state)
+def test_policies_without_strength_are_the_image() -> None:
+    images = random_images(3, 3, SIZE, SIZE)
+    for text in ("none", "crop-flip padding=0 flip=0"):
+        assert torch.equal(policy(text).apply(images, policy(text).draw(3, generator())), images / 255)
+    off = policy("digits rotation=0 translation=0 scale=1,1 shear=0 contrast=0 brightness=0")
+    torch.testing.assert_close(off.apply(images, off.draw(3, generator())), images / 255, rtol=0, atol=1e-5)
 
 
-def test_none_is_the_image() -> None:
-    images = random_images(3, 3, 16, 16)
-    policy = build_policy("none", image_size=16, channels=3)
-    assert torch.equal(policy.apply(images, policy.draw(3, torch.Generator())), images / 255)
-
-
-def test_crop_flip_without_flip_never_mirrors() -> None:
-    params = build_policy("crop-flip", image_size=16, channels=1, flip=0).draw(1000, torch.Generator())
-    assert not params["flip"].any()
-
-
-def test_supervised_simaugment_is_simaugment_with_options() -> None:
-    plain, supervised = policy_options("simaugment"), policy_options("simaugment-supervised")
-    different = {option: supervised[option] for option in plain if plain[option] != supervised[option]}
-    assert different == {
-        "crop_scale": (0.2, 1.0),
-        "jitter": (0.4, 0.4, 0.4, 0.1),
-        "blur": 0.0,
-        "interpolation": "bilinear",
-    }
-
-
-def test_affine_sampling_equals_torchvision() -> None:
-    transforms = torchvision.transforms
-    generator = torch.Generator().manual_seed(3)
-    images = random_images(20, 1, 9, 9) / 255
-    angle, shear = (40 * torch.rand(20, generator=generator) - 20 for _ in range(2))
-    scale = 0.7 + 0.6 * torch.rand(20, generator=generator)
-    move = 4 * torch.rand(20, 2, generator=generator) - 2
-    result = sample_affine(images, inverse_affine(angle, scale, shear, move), "bilinear")
-    for row, ours in enumerate(result):
-        theirs = transforms.functional.affine(
-            images[row],
-            angle=angle[row].item(),
-            translate=move[row].tolist(),
-            scale=scale[row].item(),
-            shear=[shear[row].item(), 0.0],
-            interpolation=transforms.InterpolationMode.BILINEAR,
+def test_digits_moves_pixels_as_torchvision_does() -> None:
+    kind = Digits(image_size=9, channels=1, rotation=20, translation=0.2, scale=(0.7, 1.3), shear=20, brightness=0)
+    images = random_images(20, 1, 9, 9)
+    params = kind.draw(20, generator(3)) | {"contrast": torch.ones(20)}
+    for row, ours in enumerate(kind.apply(images, params)):
+        theirs = TF.affine(
+            images[row] / 255,
+            angle=params["angle"][row].item(),
+            translate=params["translation"][row].tolist(),
+            scale=params["scale"][row].item(),
+            shear=[params["shear"][row].item(), 0.0],
+            interpolation=torchvision.transforms.InterpolationMode.BILINEAR,
         )
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-5)
 
 
-def test_digits_without_strength_is_the_image() -> None:
-    images = random_images(5, 1, 8, 8)
-    off = {"rotation": 0, "translation": 0, "scale": (1, 1), "shear": 0, "contrast": 0, "brightness": 0}
-    policy = build_policy("digits", image_size=8, channels=1, **off)
-    views = policy.apply(images, policy.draw(5, torch.Generator()))
-    torch.testing.assert_close(views, images / 255, rtol=0, atol=1e-5)
-
-
 def test_digits_strengths_bound_what_is_drawn() -> None:
-    policy = build_policy("digits", image_size=8, channels=1, rotation=5, translation=0.25, scale=[0.5, 0.6])
-    params = policy.draw(5000, torch.Generator().manual_seed(0))
+    params = Digits(image_size=8, channels=1, rotation=5, translation=0.25, scale=(0.5, 0.6)).draw(5000, generator())
     assert 4.9 < params["angle"].abs().max() <= 5
     assert 1.95 < params["translation"].abs().max() <= 2
     assert params["scale"].min() >= 0.5
@@ -144,32 +107,211 @@ def test_digits_strengths_bound_what_is_drawn() -> None:
     assert abs(params["angle"].mean().item()) < 4 * (10 / 12**0.5) / 5000**0.5
 
 
+# ---------------------------------------------------------------------------- policies as text
+
+
+def test_options_are_parsed_by_their_types() -> None:
+    kind = policy("simaugment blur=0 crop_scale=0.2,1")
+    assert isinstance(kind, SimAugment)
+    assert (kind.blur, kind.crop_scale, kind.image_size) == (0.0, (0.2, 1.0), SIZE)
+    padded = policy("  crop-flip   padding=2 ")
+    assert isinstance(padded, CropFlip)
+    assert padded.padding == 2
+    assert policy("simaugment size=8").image_size == 8
+
+
+def test_supervised_simaugment_is_simaugment_with_options() -> None:
+    plain, supervised = policy("simaugment"), policy("simaugment-supervised")
+    options = "crop_scale=0.2,1 jitter=0.4,0.4,0.4,0.1 blur=0 interpolation=bilinear"
+    assert vars(supervised) == vars(policy(f"simaugment {options}"))
+    assert vars(supervised) != vars(plain)
+
+
+def test_policies_of_views_are_separated_by_semicolons() -> None:
+    config = Config().override(["augment.views=2", "augment.per_view=simaugment crop_scale=0.2,1; crop-flip"])
+    assert config.augment.per_view == ("simaugment crop_scale=0.2,1", "crop-flip")
+
+
 @pytest.mark.parametrize(
-    ("name", "options", "sentence"),
+    ("text", "word"),
     [
-        ("autoaugmnt", {}, r"unknown augmentation 'autoaugmnt'; did you mean autoaugment"),
-        ("autoaugment", {"paddin": 2}, r"unknown option .*'paddin'; did you mean padding\?"),
-        ("none", {"flip": 0.5}, "'none' has no options; leave out 'flip'"),
-        ("crop-flip", {"flip": 1.5}, "flip=1.5 is not a probability"),
-        ("crop-flip", {"flip": True}, "flip=True is not a probability"),
-        ("crop-flip", {"padding": -1}, "padding=-1 is out of range; give a whole number of at least 0"),
-        ("simaugment", {"crop_scale": (0.9, 0.2)}, "crop_scale=.* is not a range"),
-        ("simaugment", {"crop_scale": (0.0, 1.0)}, "above 0 and at most 1"),
-        ("simaugment", {"crop_scale": 0.5}, "crop_scale=0.5 is not a range"),
-        ("simaugment", {"jitter": (0.4, 0.4)}, "is not four strengths"),
-        ("simaugment", {"jitter": (0.4, 0.4, 0.4, 0.7)}, "jitter of hue=0.7 is out of range"),
-        ("simaugment", {"interpolation": "cubic"}, "unknown interpolation 'cubic'; did you mean bicubic"),
-        ("simaugment", {"blur_sigma": (0.0, 2.0)}, "blur_sigma=.* is not a range"),
-        ("digits", {"shear": 90}, "shear=90 is out of range; give a number from 0 to 80"),
+        ("", "unknown augmentation"),
+        ("autoaugmnt", "autoaugment"),
+        ("autoaugment paddin=2", "padding"),
+        ("none flip=0.5", "flip"),
+        ("simaugment blur", "KEY=VALUE"),
+        ("simaugment blur=much", "number"),
+        ("simaugment size=half", "whole number"),
+        ("simaugment size=0", "image_size"),
+        ("simaugment channels=3", "channels"),
+        ("crop-flip flip=1.5", "flip"),
+        ("crop-flip flip=nan", "flip"),
+        ("crop-flip padding=-1", "padding"),
+        ("simaugment crop_scale=0.9,0.2", "crop_scale"),
+        ("simaugment crop_scale=0,1", "crop_scale"),
+        ("simaugment crop_scale=0.2", "crop_scale"),
+        ("simaugment jitter=0.4,0.4", "jitter"),
+        ("simaugment jitter=0.4,0.4,0.4,0.7", "hue"),
+        ("simaugment interpolation=cubic", "bicubic"),
+        ("simaugment blur_sigma=0,2", "blur_sigma"),
+        ("digits shear=90", "shear"),
     ],
 )
-def test_wrong_options_say_what_is_right(name: str, options: dict[str, object], sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        build_policy(name, image_size=16, channels=3, **options)
+def test_bad_policies_are_refused(text: str, word: str) -> None:
+    with pytest.raises(UserError, match=word):
+        policy(text)
+    with pytest.raises(UserError, match="channels"):
+        build_policy("crop-flip", image_size=SIZE, channels=4)
 
 
-def test_wrong_image_sizes_and_channels() -> None:
-    with pytest.raises(UserError, match="channels=4 is not supported; give 1"):
-        build_policy("crop-flip", image_size=16, channels=4)
-    with pytest.raises(UserError, match="image_size=2 is out of range; give a whole number of at least 3"):
-        build_policy("autoaugment", image_size=2, channels=3)
+# ---------------------------------------------------------------------------- shared operations
+
+
+@pytest.mark.parametrize(("channels", "height", "width", "padding"), [(3, 32, 32, 4), (1, 7, 11, 2), (3, 5, 4, 0)])
+def test_crop_flip_equals_torchvision_in_any_memory_layout(
+    channels: int, height: int, width: int, padding: int
+) -> None:
+    images = random_images(20, channels, height, width)
+    start = torch.randint(0, 2 * padding + 1, (20, 2), generator=generator())
+    flip = torch.arange(20) % 2 == 0
+    result = crop_flip(images, start, flip, padding)
+    for image, (top, left), mirrored, ours in zip(images, start.tolist(), flip.tolist(), result, strict=True):
+        theirs = TF.crop(TF.pad(image, [padding] * 4), top, left, height, width)
+        assert torch.equal(ours, TF.hflip(theirs) if mirrored else theirs)
+    for other in (images.to(memory_format=torch.channels_last), images.mT.contiguous().mT):
+        assert torch.equal(crop_flip(other, start, flip, padding), result)
+
+
+@pytest.mark.parametrize(("height", "width", "size"), [(40, 31, 16), (9, 9, 20), (16, 16, 16)])
+def test_resize_and_eval_transform_equal_torchvision(height: int, width: int, size: int) -> None:
+    images = random_images(4, 3, height, width)
+    theirs = TF.resize(images, [size, size], antialias=True)
+    assert torch.equal(resize(images, size), theirs)
+    normal = TF.normalize(theirs / 255, MEAN, STD)
+    torch.testing.assert_close(eval_transform(images, size, MEAN, STD), normal, rtol=0, atol=1e-6)
+
+
+def test_each_step_sees_its_own_samples_as_the_previous_step_left_them() -> None:
+    images = torch.arange(6.0).view(6, 1, 1, 1)
+    kind_BS = torch.tensor([[2, 1], [KEEP, 1], [1, KEEP], [2, 2], [KEEP, KEEP], [1, 2]])
+    calls = []
+
+    def operate(step: int, kind: int, some: Tensor, indices: Tensor) -> Tensor:
+        calls.append((step, kind, sorted(indices.tolist())))
+        return 10 * some + kind
+
+    result = each_kind(images, kind_BS, operate)
+    assert result.flatten().tolist() == [21, 11, 21, 322, 4, 512]
+    assert calls == [(0, 1, [2, 5]), (0, 2, [0, 3]), (1, 1, [0, 1]), (1, 2, [3, 5])]
+    assert images.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_chosen_samples_get_their_own_amounts() -> None:
+    chosen, amounts = torch.tensor([True, False, False, True]), torch.tensor([2.0, 3.0, 4.0, 5.0])
+    change = lambda some, amount: some * amount[:, None, None, None]  # noqa: E731
+    assert where_chosen(torch.ones(4, 1, 2, 2), chosen, change, amounts)[:, 0, 0, 0].tolist() == [2, 1, 1, 5]
+
+
+# ---------------------------------------------------------------------------- the Augmenter
+
+
+def test_gradients_flow_after_an_evaluation_in_inference_mode() -> None:
+    mean, std = (0.11, 0.12, 0.13), (0.21, 0.22, 0.23)
+    with torch.inference_mode():
+        eval_transform(random_images(2, 3, SIZE, SIZE), SIZE, mean, std)
+    images = torch.rand(2, 3, SIZE, SIZE, requires_grad=True)
+    normalize(images, mean, std).sum().backward()
+    assert images.grad is not None
+    torch.testing.assert_close(images.grad[0, :, 0, 0], 1 / torch.tensor(std))
+
+
+def test_views_come_in_the_order_of_their_policies() -> None:
+    strong, weak = policy("simaugment"), policy("crop-flip")
+    augmenter = Augmenter([strong, weak, strong, policy("none")], MEAN, STD)
+    images = random_images(6, 3, SIZE, SIZE)
+    params = augmenter.draw(6, generator())
+    views = augmenter.apply(images, params)
+    assert len(views) == len(params) == 4
+    for kind, drawn, view in zip(augmenter.policies, params, views, strict=True):
+        torch.testing.assert_close(view, normalize(kind.apply(images, drawn), MEAN, STD), rtol=0, atol=1e-5)
+        assert view.is_contiguous()
+    assert views[0].untyped_storage().data_ptr() == views[2].untyped_storage().data_ptr()
+    assert (views[0] != views[2]).flatten(1).any(1).all()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(map(torch.equal, views, augmenter.apply(images, params)))
+    assert {view.dtype for view in augmenter.apply(images, params, torch.bfloat16)} == {torch.bfloat16}
+
+
+def test_ranks_with_slices_of_one_draw_see_the_whole_batch() -> None:
+    kind = policy("autoaugment")
+    augmenter = Augmenter([kind, kind, policy("simaugment")], MEAN, STD)
+    images = random_images(8, 3, SIZE, SIZE)
+
+    def draw() -> list[Params]:
+        return augmenter.draw(8, generator(1))
+
+    whole = augmenter.apply(images, draw())
+    ranks = [augmenter.apply(images[i : i + 4], [slice_params(view, i, i + 4) for view in draw()]) for i in (0, 4)]
+    for view, parts in zip(whole, zip(*ranks, strict=True), strict=True):
+        torch.testing.assert_close(torch.cat(parts), view, rtol=0, atol=1e-5)
+
+
+def test_parameters_drawn_together_are_not_copied() -> None:
+    rows = torch.arange(12).view(6, 2)
+    joined = _joined([rows[:3], rows[3:]])
+    assert torch.equal(joined, rows)
+    assert joined.data_ptr() == rows.data_ptr()
+    assert torch.equal(_joined([rows[:2], rows[3:5]]), rows[[0, 1, 3, 4]])
+    assert torch.equal(_joined([rows[3:], rows[:3]]), rows[[3, 4, 5, 0, 1, 2]])
+
+
+# ---------------------------------------------------------------------------- crops for streaming
+
+
+def streamed(augmenter: Augmenter, images_BCHW: Tensor, params: list[Params]) -> list[Tensor]:
+    """The views of crops (V, B, C, S, S) as workers cut them out of the decoded images."""
+    crops, (height, width) = crops_of(augmenter.policies, params), images_BCHW.shape[2:]
+    x = [
+        torch.from_numpy(cut_out(image.permute(1, 2, 0).numpy(), crops.pieces(row, height, width), height, width, SIZE))
+        for row, image in enumerate(images_BCHW)
+    ]
+    return augmenter.apply(torch.stack(x, dim=1).movedim(-1, -3).contiguous(), params)
+
+
+def test_crops_have_the_boxes_of_the_policy_and_survive_pickling() -> None:
+    kind = policy("simaugment")
+    assert isinstance(kind, SimAugment)
+    params = [kind.draw(9, generator(seed)) for seed in (0, 1)]
+    sent = pickle.dumps(crops_of([kind, kind], params))
+    assert len(sent) < 2 * 9 * 22 * 4 + 2000, "22 numbers for each view"
+    crops = pickle.loads(sent)
+    for height, width in ((40, 60), (17, 200)):
+        for view, drawn in enumerate(params):
+            boxes = torch.cat(crop_boxes(drawn, height, width, kind.crop_ratio), dim=1).tolist()
+            pieces = [crops.pieces(sample, height, width)[view] for sample in range(9)]
+            assert [[*piece] for piece in pieces] == [[*box, "bicubic"] for box in boxes]
+
+
+def test_views_of_crops_are_the_views_of_whole_images() -> None:
+    """Half a level of rounding in the crop, which the strongest jitter brightens 1.8-fold three times over."""
+    images = smooth_images(12, 3, 40, 60) // 2 + 60  # overshoot between the two axes would be clamped
+    plain = Augmenter([policy("simaugment jitter_probability=0 gray=0 blur=0")], (0, 0, 0), (1, 1, 1))
+    params = plain.draw(12, generator())
+    assert params[0]["flip"].any()
+    assert (streamed(plain, images, params)[0] - plain.apply(images, params)[0]).abs().max() < 1.5 / 255
+    kind, weak = policy("simaugment"), policy("crop-flip")
+    augmenter = Augmenter([kind, weak, kind, build_policy("simaugment", image_size=8, channels=3)], MEAN, STD)
+    params = augmenter.draw(12, generator())
+    ours, theirs = streamed(augmenter, images, params), augmenter.apply(images, params)
+    assert [view.shape[-1] for view in ours] == [view.shape[-1] for view in theirs] == [SIZE, SIZE, SIZE, 8]
+    for view in (0, 2):
+        off = (ours[view] - theirs[view]).abs() * 255 * min(STD)
+        assert off.mean() < 1.0
+        assert off.quantile(0.999) < 1.8**3
+    assert (ours[1] - theirs[1]).abs().max() < 1.01 / 255 / min(STD), "a level of the resize at most"
+    assert crops_of(augmenter.policies, params).pieces(0, 40, 60)[1] == Piece(0, 0, 40, 60, "bilinear")
+
+
+def test_only_simaugment_begins_with_a_crop() -> None:
+    assert begin_with_crops([policy("autoaugment"), policy("simaugment")])
+    assert not begin_with_crops([policy(name) for name in ("none", "crop-flip", "autoaugment", "digits")])
