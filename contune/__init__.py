@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
-    from contune.embedding import search as search
+    from contune.nearest import search as search
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.losses import NTXentLoss as NTXentLoss
     from contune.losses import SupConLoss as SupConLoss
@@ -34,7 +34,7 @@ _HOME = {
     "npair_loss": "contune.losses",
     "ntxent_loss": "contune.losses",
     "predict": "contune.embedding",
-    "search": "contune.embedding",
+    "search": "contune.nearest",
     "supcon_loss": "contune.losses",
     "tcl_loss": "contune.losses",
     "triplet_loss": "contune.losses",

@@ -22,10 +22,10 @@ from sklearn.utils.validation import check_is_fitted
 from contune.config import Config
 from contune.console import progress, report_to, said_to
 from contune.data import Dataset, ImageSet, TensorImages
-from contune.data.given import given_images
+from contune.data.datasets import measure
 from contune.data.loader import build_loader
-from contune.data.traits import measure
 from contune.device import choose_device
+from contune.embedding import image_set
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.files import make_folder_of, write_whole
@@ -93,7 +93,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def fit(self, X: Any, y: Any = None) -> "ContrastiveEncoder":
         """Train the encoder on images, with labels if there are any."""
-        images, class_names = given_images(X)
+        images, class_names = image_set(X)
         classes = np.array(class_names) if class_names else None
         if y is not None:
             check_consistent_length(images, y)
@@ -127,7 +127,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def transform(self, X: Any) -> np.ndarray:
         """Features (N, D), float32, of images in any form that `fit` accepts and of any size."""
         check_is_fitted(self, "encoder_")
-        images, spec = given_images(X)[0], self.encoder_.spec
+        images, spec = image_set(X)[0], self.encoder_.spec
         device = choose_device(self.device)
         loader = build_loader(
             images, size=spec.image_size, channels=spec.channels, device=device, resident_gib=Config().data.resident_gib

@@ -34,32 +34,29 @@ def check(
 
     Example: `contune check photos/ --out check.json`
     """
-    import json
-
+    from contune.check import COLUMNS, is_check
+    from contune.check import check as check_images
     from contune.console import printable, say, show_table
-    from contune.data.preflight import preflight
-    from contune.data.preflight_findings import COLUMNS, as_json, findings, is_check, table_row
     from contune.files import check_like, check_out, write_whole
 
     if out is not None:
         check_out(out, path, ending=".json")
         check_like(out, is_check)
-    found = preflight(path, label_column=label_column, workers=workers)
+    found = check_images(path, label_column=label_column, workers=workers)
     broken = [broken for split in found.splits for broken in split.broken]
-    show_table(COLUMNS, [table_row(split) for split in found.splits], numbers=("images", "broken", "classes"))
+    show_table(COLUMNS, [split.table_row for split in found.splits], numbers=("images", "broken", "classes"))
     if broken:
         say()
         show_table(("broken", "what is wrong"), [(printable(name), printable(why)) for name, why in broken[:MAX_ROWS]])
         if len(broken) > MAX_ROWS:
             say(f"and {len(broken) - MAX_ROWS:,} more{'' if out else '; --out check.json lists them all'}")
     say()
-    noticed = list(findings(found))
-    for finding in noticed:
+    for finding in found.findings:
         say(f"{finding.mark} {finding.text}")
     if out is not None:
-        write_whole(out, json.dumps(as_json(found), indent=2) + "\n")
+        write_whole(out, found.to_json())
         say(f"\nreport   {out}")
-    if any(finding.is_bad for finding in noticed):
+    if any(finding.is_bad for finding in found.findings):
         raise typer.Exit(1)
 
 
@@ -97,14 +94,13 @@ def analyze(
 
     Example: `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
-    from contune.analysis.gradients.page import TABLE, rows
-    from contune.analysis.gradients.sweep import K1_VALUES, K2_VALUES
-    from contune.analysis.gradients.written import ANCHORS_FILE, check_place, write_analysis
-    from contune.analyze import analyze_run
     from contune.console import say, show_table
+    from contune.gradients.page import TABLE, check_place, rows, write_analysis
+    from contune.gradients.responses import K1_VALUES, K2_VALUES, analyze_run
     from contune.run import RunFolder
 
-    check_place(out or run, run)
+    folder = out or run
+    check_place(folder, run)
     found = analyze_run(
         RunFolder(run),
         overrides or [],
@@ -112,10 +108,9 @@ def analyze(
         k2_values=parse_floats(k2) or K2_VALUES,
         num_batches=batches,
     )
-    folder = write_analysis(out or run, found)
-    show_table(TABLE, rows(found.numbers), numbers=TABLE[1:])
-    say(f"\nfigures  {folder}/gradients.png, gradients-anchors.png, both also .svg")
-    say(f"anchors  {folder}/{ANCHORS_FILE}, {found.anchors.num_rows:,} rows")
+    write_analysis(folder, found)
+    show_table(TABLE, rows(found), numbers=TABLE[1:])
+    say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")
 
 

@@ -10,8 +10,7 @@ from contune.cli import USE, Debug, RunArgument, app
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from contune.data.broken import Broken
-    from contune.embedding.embeddings import Embedded
+    from contune.data.decode import Broken
 
 Images = Annotated[
     str,
@@ -45,26 +44,21 @@ def embed(
 
     Example: `contune embed runs/digits photos/ --out photos.parquet`
     """
-    from contune.console import progress, say
-    from contune.embedding.source import open_source
-    from contune.embedding.table import write_embeddings
-    from contune.files import check_out
+    from contune.console import say
+    from contune.embedding import write_embeddings
 
-    source = open_source(images, label_column)
-    check_out(out, images, ending=".parquet")
     _check_skipped(out)
-    with progress("embed", source.num, unit="images") as advance:
-        written = write_embeddings(
-            run,
-            source,
-            out,
-            kind=dtype,
-            batch=batch,
-            device=device,
-            broken=broken,
-            workers=workers,
-            advance=lambda done, total, per_second: advance(done, f"{per_second:,.0f} images/s"),
-        )
+    written = write_embeddings(
+        run,
+        images,
+        out,
+        dtype=dtype,
+        batch=batch,
+        device=device,
+        broken=broken,
+        workers=workers,
+        label_column=label_column,
+    )
     say(f"embeddings  {out}: {written.num:,} images × {written.num_features} numbers, {dtype}")
     say(f"took        {written.seconds:.1f} s, {written.num / written.seconds:,.0f} images/s")
     _say_skipped(written.broken, out)
@@ -90,34 +84,26 @@ def search(
     """
     from functools import partial
 
-    from contune.console import printable, progress, say, show_table
-    from contune.embedding.nearest import search as find
-    from contune.embedding.search_page import write_search_page
-    from contune.embedding.table import num_images
+    from contune.console import printable, say, show_table
     from contune.files import check_like, check_out
+    from contune.nearest import search as find
+    from contune.nearest import write_search_page
     from contune.report.page import is_page
 
     if out is not None:
         check_out(out, images, query, ending=".html")
         check_like(out, partial(is_page, kind="search"))
         _check_skipped(out)
-    num = 0
     skipped: list[Broken] = []
-    with progress("search", num_images(images), unit="images") as advance:
-
-        def watch(part: "Embedded") -> None:
-            nonlocal num
-            num += len(part.paths)
-            skipped.extend(part.broken)
-            advance(num + len(skipped), "")
-
-        found = find(run, images, query, k=k, device=device, workers=workers, watch=watch)
+    found = find(
+        run, images, query, k=k, device=device, workers=workers, watch=lambda part: skipped.extend(part.broken)
+    )
     for one in found:
         rows = [(f"{hit.similarity:.4f}", hit.label or "", printable(hit.path)) for hit in one.hits]
         say(f"like {printable(one.query)}:")
         show_table(("cosine", "label", "image"), rows, numbers=("cosine",))
     if out is not None:
-        write_search_page(out, found, run=str(run), images=images, num=num)
+        write_search_page(out, found, run=str(run), images=images)
         say(f"\npage        {out}")
     _say_skipped(skipped, out)
 
@@ -141,43 +127,24 @@ def predict(
     Example: `contune predict runs/photos new-photos/ --out classes.csv`
     """
     from collections import Counter
-    from contextlib import nullcontext
 
-    from contune.console import printable, progress, say, show_table
-    from contune.data.broken import none_decoded
-    from contune.embedding.predictions import predict as classes_of
-    from contune.embedding.predictions_file import is_predictions, predictions_file
-    from contune.embedding.source import open_source
-    from contune.files import check_like, check_out
+    from contune.console import printable, say, show_table
+    from contune.embedding import write_predictions
 
-    shown: list[tuple[str, str, str]] = []
-    counts: Counter[str] = Counter()
-    skipped: list[Broken] = []
-    source = open_source(images, label_column)
     if out is not None:
-        check_out(out, images)
-        check_like(out, is_predictions)
         _check_skipped(out)
-    parts = classes_of(run, source, batch=batch, device=device, broken=broken, workers=workers)
-    to_file = predictions_file(out) if out else nullcontext()
-    with progress("predict", source.num, unit="images") as advance, to_file as write:
-        for part in parts:
-            if write is not None:
-                write(part)
-            counts.update(part.classes)
-            skipped += part.broken
-            rows = zip(part.paths, part.classes, part.probabilities.max(axis=1, initial=0.0).tolist(), strict=True)
-            shown += [(printable(path), name, f"{p:.3f}") for path, name, p in rows][: MAX_ROWS - len(shown)]
-            advance(counts.total() + len(skipped), "")
-        if not counts:
-            raise none_decoded(skipped)
+    found = write_predictions(
+        run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
+    )
+    rows = zip(found.paths, found.classes, found.probabilities.max(axis=1).tolist(), strict=True)
+    shown = [(printable(path), name, f"{p:.3f}") for path, name, p in rows][:MAX_ROWS]
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
-    if counts.total() > len(shown):
-        say(f"and {counts.total() - len(shown):,} more{'' if out else '; --out classes.csv keeps them all'}")
-    say("\n" + ", ".join(f"{name} {num:,}" for name, num in counts.most_common(MAX_ROWS)))
+    if len(found.paths) > MAX_ROWS:
+        say(f"and {len(found.paths) - MAX_ROWS:,} more{'' if out else '; --out classes.csv keeps them all'}")
+    say("\n" + ", ".join(f"{name} {num:,}" for name, num in Counter(found.classes).most_common(MAX_ROWS)))
     if out is not None:
         say(f"predictions  {out}")
-    _say_skipped(skipped, out)
+    _say_skipped(found.broken, out)
 
 
 @app.command(rich_help_panel=USE)
@@ -205,16 +172,16 @@ def export(
 
 def _check_skipped(out: Path) -> None:
     """Fail before the work begins if the list of broken images could not be written next to `out`."""
-    from contune.data.broken_list import is_list
+    from contune.data.decode import is_broken_list
     from contune.files import check_like
 
-    check_like(_skipped_file(out), is_list)
+    check_like(_skipped_file(out), is_broken_list)
 
 
 def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
     from contune.console import say
-    from contune.data.broken_list import write_list
+    from contune.data.decode import write_broken
 
     if out is not None and not broken:
         _skipped_file(out).unlink(missing_ok=True)
@@ -222,7 +189,7 @@ def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
         return
     where = f"such as {broken[0].name!r}, which {broken[0].reason}"
     if out is not None:
-        write_list(_skipped_file(out), broken)
+        write_broken(_skipped_file(out), broken)
         where += f"; {_skipped_file(out)} lists them"
     say(f"left out    {len(broken):,} that cannot be decoded, {where}")
 

@@ -1,23 +1,21 @@
-"""CIFAR-10 and CIFAR-100 as their own archives unpack, which is where torchvision keeps them, or as parquet.
+"""CIFAR-10 and CIFAR-100: the official archives as torchvision unpacks them, or parquet.
 
-The files are Python pickles. They are read here and not by torchvision because a pickle can run any code:
-this reader knows numpy arrays and nothing else, so a file from anywhere is safe to open.
+The official files are Python pickles, and a pickle can run any code. This reader builds only what those files contain:
+dicts, lists, strings, integers and arrays of bytes. A file from an unknown source is safe to open.
 """
 
-import codecs
 import io
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from contune.data.images import TensorImages
-from contune.data.imageset import ImageSet, Splits, Traits
-from contune.data.places import missing, named_parquet, search_places
-from contune.data.sequences import NumberedNames
+from contune.data.folder import missing, search_places
+from contune.data.images import ImageSet, Splits, TensorImages, Traits
+from contune.data.parquet import named_parquet
 from contune.errors import UserError
 
 SIZE = 32
@@ -25,7 +23,7 @@ SIZE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Edition:
-    """One of the two sets, as its archive has it."""
+    """One of the two data sets, as its archive has it."""
 
     folder: str
     train_files: tuple[str, ...]
@@ -33,8 +31,6 @@ class Edition:
     names_file: str
     labels_key: str
     names_key: str
-    num_classes: int
-    torchvision: str
     traits: Traits
 
 
@@ -46,8 +42,6 @@ EDITIONS = {
         names_file="batches.meta",
         labels_key="labels",
         names_key="label_names",
-        num_classes=10,
-        torchvision="CIFAR10",
         traits=Traits(image_size=SIZE, channels=3, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
     ),
     "cifar100": Edition(
@@ -57,8 +51,6 @@ EDITIONS = {
         names_file="meta",
         labels_key="fine_labels",
         names_key="fine_label_names",
-        num_classes=100,
-        torchvision="CIFAR100",
         traits=Traits(image_size=SIZE, channels=3, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
     ),
 }
@@ -67,80 +59,81 @@ EDITIONS = {
 def cifar_splits(name: str, root: str | None, label_column: str | None) -> Splits:
     edition = EDITIONS[name]
     places = search_places(root)
-    for place in places:
-        for folder in (place / edition.folder, place):
-            if (folder / edition.test_file).is_file():
-                return _read_edition(folder, edition)
-    shards = named_parquet(name, root, label_column, edition.num_classes)
+    for folder in (folder for place in places for folder in (place / edition.folder, place)):
+        if (folder / edition.test_file).is_file():
+            (names,) = _read(folder / edition.names_file, edition.names_key)
+            return Splits(
+                train=_read_batches([folder / file for file in edition.train_files], edition),
+                test=_read_batches([folder / edition.test_file], edition),
+                class_names=tuple(map(str, names)),
+                traits=edition.traits,
+            )
+    shards = named_parquet(name, root, label_column, int(name.removeprefix("cifar")))
     if shards is None:
-        raise missing(
-            name,
-            places,
-            edition.folder,
-            source="https://www.cs.toronto.edu/~kriz/cifar.html",
-            torchvision=edition.torchvision,
-        )
-    return Splits(
-        train=shards.train,
-        test=shards.test,
-        val=shards.val,
-        class_names=shards.class_names,
-        traits=edition.traits,
-    )
-
-
-def _read_edition(folder: Path, edition: Edition) -> Splits:
-    names = _field(_unpickle(folder / edition.names_file), edition.names_key, folder / edition.names_file)
-    return Splits(
-        train=_read_batches([folder / file for file in edition.train_files], edition),
-        test=_read_batches([folder / edition.test_file], edition),
-        class_names=tuple(names),
-        traits=edition.traits,
-    )
+        source = "https://www.cs.toronto.edu/~kriz/cifar.html"
+        raise missing(name, places, edition.folder, source=source, torchvision=name.upper())
+    return replace(shards, traits=edition.traits, maybe_labels=())
 
 
 def _read_batches(files: list[Path], edition: Edition) -> ImageSet:
     rows, labels = [], []
     for file in files:
-        batch = _unpickle(file)
-        data = np.asarray(_field(batch, "data", file), dtype=np.uint8)
-        rows.append(data.reshape(len(data), 3, SIZE, SIZE))
-        labels += list(_field(batch, edition.labels_key, file))
-    x_NCHW = torch.from_numpy(np.concatenate(rows))
+        data, own_labels = _read(file, "data", edition.labels_key)
+        rows.append(data.pixels.reshape(-1, 3, SIZE, SIZE))
+        labels.append(torch.tensor(own_labels, dtype=torch.int64))
     return ImageSet(
-        images=TensorImages(x_NCHW),
-        labels=torch.tensor(labels, dtype=torch.int64),
-        names=NumberedNames((str(file), len(part)) for file, part in zip(files, rows, strict=True)),
+        images=TensorImages(torch.from_numpy(np.concatenate(rows))),
+        labels=torch.cat(labels),
+        names=[f"{file}#{row}" for file, part in zip(files, rows, strict=True) for row in range(len(part))],
     )
 
 
-class _ArraysOnly(pickle.Unpickler):
-    """Builds numpy arrays and refuses every other global."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        reconstruct = np.empty(0).__reduce__()[0]  # the function moved between numpy 1 and 2
-        allowed = {
-            "_reconstruct": reconstruct,
-            "ndarray": np.ndarray,
-            "dtype": np.dtype,
-            "encode": codecs.encode,
-        }
-        if module.split(".")[0] not in ("numpy", "_codecs") or name not in allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return allowed[name]
-
-
-def _unpickle(file: Path) -> dict[str, Any]:
+def _read(file: Path, *keys: str) -> list[Any]:
+    """These entries of a pickled dict."""
     if not file.is_file():
-        raise UserError(f"{str(file)!r} is missing from its folder; unpack the archive again")
+        raise UserError(f"{str(file)!r} is missing; unpack the archive again")
     try:
-        content = _ArraysOnly(io.BytesIO(file.read_bytes()), encoding="latin1").load()
+        content = _PlainUnpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load()
+        return [content[key] for key in keys]
     except Exception as error:  # a damaged pickle raises nearly anything
         raise UserError(f"{str(file)!r} is not a CIFAR file ({error}); unpack the archive again") from error
-    return content if isinstance(content, dict) else {}
 
 
-def _field(content: dict[str, Any], key: str, file: Path) -> Any:
-    if key not in content:
-        raise UserError(f"{str(file)!r} is not a CIFAR file (it has no {key!r}); unpack the archive again")
-    return content[key]
+class _PlainUnpickler(pickle.Unpickler):
+    """Replaces the four names that a pickled array of bytes refers to. Refuses all others."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {"_reconstruct": _Array, "ndarray": None, "dtype": _ByteType, "encode": _encode}
+        if module.split(".")[0] not in ("numpy", "_codecs") or name not in known:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return known[name]
+
+
+class _ByteType:
+    """Stands for numpy's dtype of bytes."""
+
+    def __init__(self, name: str, *flags: Any) -> None:
+        if name != "u1":
+            raise pickle.UnpicklingError(f"it holds an array of type {name}")
+
+    def __setstate__(self, state: Any) -> None:
+        """Byte order and the like mean nothing for bytes."""
+
+
+class _Array:
+    """Stands for a numpy array of bytes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.pixels = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, is_fortran, content = state
+        if not isinstance(kind, _ByteType) or is_fortran:
+            raise pickle.UnpicklingError("it holds an array that is not of bytes")
+        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2 wrote the official files
+        self.pixels = np.frombuffer(bytearray(content), np.uint8).reshape(shape)
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """How Python 3 pickles bytes."""
+    return text.encode("latin1")

@@ -1,43 +1,52 @@
-"""A name or a path → a data set.
+"""Open a data set by name or path, and hold images out of it.
 
-To add a named one: write a function that returns its `Splits`, and give it a line in `DATASETS`.
+To add a named data set, write a function that returns its `Splits` and add a line to `DATASETS`.
+Shapes: N images, K classes, C channels, H height, W width.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from contune import distributed
+from contune.console import progress as progress_bar
 from contune.data.cifar import cifar_splits
-from contune.data.digits import digits_splits
-from contune.data.fashion import fashion_splits
-from contune.data.folder import folder_splits
-from contune.data.imagenet100 import imagenet100_splits
-from contune.data.images import Progress
-from contune.data.imageset import Dataset, ImageSet, Splits
-from contune.data.parquet import find_shards, parquet_splits
-from contune.data.screen import without_broken
-from contune.data.split import holdout
-from contune.data.traits import measure
-from contune.errors import UserError, unknown
+from contune.data.decode import Broken, BrokenImageError, decode_image, peek
+from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
+from contune.data.images import (
+    Dataset,
+    EncodedImages,
+    ImageSet,
+    Progress,
+    Splits,
+    TensorImages,
+    Traits,
+    map_in_workers,
+    num_workers,
+    ranges,
+)
+from contune.data.parquet import find_shards, named_parquet, parquet_splits
+from contune.data.sampler import mixed_generator
+from contune.errors import MOST_NAMES, UserError, unknown
 
 BROKEN = ("stop", "skip")
+NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
+_TASK = 64
 
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a person may say besides the name."""
-
-    root: str | None = None
-    classes: str | None = None
-    label_column: str | None = None
-
-
-DATASETS: dict[str, Callable[[Request], Splits]] = {
-    "digits": lambda request: digits_splits(),
-    "cifar10": lambda request: cifar_splits("cifar10", request.root, request.label_column),
-    "cifar100": lambda request: cifar_splits("cifar100", request.root, request.label_column),
-    "fmnist": lambda request: fashion_splits(request.root, request.label_column),
-    "imagenet100": lambda request: imagenet100_splits(request.root, request.classes),
+DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
+    "digits": lambda root, classes, label_column: digits_splits(),
+    "cifar10": lambda root, classes, label_column: cifar_splits("cifar10", root, label_column),
+    "cifar100": lambda root, classes, label_column: cifar_splits("cifar100", root, label_column),
+    "fmnist": lambda root, classes, label_column: fashion_splits(root, label_column),
+    "imagenet100": lambda root, classes, label_column: imagenet100_splits(root, classes),
 }
 
 
@@ -55,23 +64,18 @@ def load_dataset(
 ) -> Dataset:
     """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
 
-    A name wins over a folder of the same name; write `./digits` for the folder. `root` says where a named
-    set lies, `classes` is imagenet100's class list, `label_column` chooses among a parquet's columns.
+    A name takes precedence over a folder of the same name; write `./digits` for the folder. `root` is where a named
+    data set lies, `classes` is imagenet100's class list, `label_column` chooses one of a parquet file's columns.
 
-    A set without a test split has `test_fraction` of its images held out, stratified; a set with a
-    validation split and no test split tests on that one. `val_fraction` of what is left for training becomes
-    the validation split where the set brings none of its own. With `broken="skip"` every image is decoded once, and
-    those that cannot be are left out before anything is held out. `progress` follows the images that are decoded
-    to measure the mean and deviation of a set nobody has described.
+    Without a test split, the validation split becomes the test split; without either, `test_fraction` of the images is
+    held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
+    With `broken="skip"` every image is decoded once, and broken images are removed before anything is held out.
+    `progress` follows the images that are decoded to measure an unknown data set's mean and deviation.
     """
     if broken not in BROKEN:
-        raise unknown("way with broken images", broken, BROKEN)
-    request = Request(root=root, classes=classes, label_column=label_column)
-    try:
-        splits = open_splits(name_or_path, request)
-        splits, skipped = without_broken(splits) if broken == "skip" else (splits, ())
-    except OSError as error:
-        raise UserError(unreadable(error)) from error
+        raise unknown("value for broken images", broken, BROKEN)
+    splits = open_splits(name_or_path, root=root, classes=classes, label_column=label_column)
+    splits, skipped = _without_broken(splits) if broken == "skip" else (splits, ())
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
         test, val = val, None
@@ -87,57 +91,268 @@ def load_dataset(
         test=test,
         val=val,
         class_names=splits.class_names,
-        image_size=traits.image_size,
-        channels=traits.channels,
-        mean=traits.mean,
-        std=traits.std,
+        **vars(traits),
         skipped=skipped,
         held_out=held_out,
         maybe_labels=splits.maybe_labels,
     )
 
 
-def open_splits(name_or_path: str, request: Request) -> Splits:
+def open_splits(
+    name_or_path: str, *, root: str | None = None, classes: str | None = None, label_column: str | None = None
+) -> Splits:
     """What the files hold, before anything is held out."""
-    if request.classes is not None and name_or_path != "imagenet100":
-        raise UserError(f"a class list is for imagenet100, and the data set is {name_or_path!r}; leave it out")
-    if name_or_path in DATASETS:
-        return DATASETS[name_or_path](request)
     path = Path(name_or_path).expanduser()
-    if not path.exists():
-        raise _not_there(name_or_path, path)
-    if request.root is not None:
-        raise UserError(f"a root is for named data sets, and {name_or_path!r} is a path; leave it out")
-    if find_shards(path):
-        return parquet_splits(path, request.label_column)
-    if path.is_file():
-        raise UserError(f"{name_or_path!r} is neither a folder of images nor a .parquet file; unpack it first")
-    if request.label_column is not None:
-        raise UserError(f"a label column is for parquet, and {name_or_path!r} is a folder of images; leave it out")
-    return folder_splits(path)
-
-
-def _not_there(text: str, path: Path) -> UserError:
-    """A single word may be meant as a name."""
-    if path.name != text:
-        return no_such_place(text)
-    return UserError(f"{unknown('dataset', text, DATASETS)} (nor is there a file or folder at {text!r})")
+    is_named = name_or_path in DATASETS
+    if classes is not None and name_or_path != "imagenet100":
+        raise UserError(f"a class list is only for imagenet100, not for {name_or_path!r}; remove it")
+    if root is not None and not is_named:
+        raise UserError(f"a root is only for named data sets, and {name_or_path!r} is a path; remove it")
+    try:
+        if is_named:
+            return DATASETS[name_or_path](root, classes, label_column)
+        if not path.exists():
+            if path.name != name_or_path:
+                raise no_such_place(name_or_path)
+            raise UserError(f"{unknown('dataset', name_or_path, DATASETS)} (nor is there such a file or folder)")
+        if find_shards(path):
+            return parquet_splits(path, label_column)
+        if path.is_file():
+            raise UserError(f"{name_or_path!r} is neither a folder of images nor a .parquet file; unpack it first")
+        if label_column is not None:
+            raise UserError(f"a label column is only for parquet, and {name_or_path!r} is a folder; remove it")
+        return folder_splits(path)
+    except OSError as error:
+        raise UserError(f"cannot read {str(error.filename or name_or_path)!r}: {error.strerror or error}") from error
 
 
 def no_such_place(text: str) -> UserError:
-    """Says from where it was looked for, where a text does not."""
-    seen_from = "" if Path(text).expanduser().is_absolute() else f", seen from {Path.cwd()}"
+    seen_from = "" if Path(text).expanduser().is_absolute() else f" (relative to {Path.cwd()})"
     return UserError(f"there is no file or folder at {text!r}{seen_from}")
 
 
-def unreadable(error: OSError) -> str:
-    if error.filename is None:  # Arrow says it in a sentence of its own
-        return f"cannot read the data: {error.strerror or error}"
-    return f"cannot read {str(error.filename)!r}: {error.strerror}"
+def where_labels_may_be(columns: Sequence[str], option: str) -> str:
+    """A hint for a data set whose `maybe_labels` these are; `option` is how the user names a column."""
+    more = f" and {len(columns) - MOST_NAMES:,} more" if len(columns) > MOST_NAMES else ""
+    return (
+        f"if one of these columns holds the labels: {', '.join(columns[:MOST_NAMES])}{more}, add {option}{columns[0]}"
+    )
+
+
+# Holding out
+
+
+def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Positions to keep and positions held out, both ascending, the same for the same seed.
+
+    Stratified: each class gives its share, rounded down, and the classes with the largest remainders give one more
+    until `fraction` of the whole is held out. A class never gives its last image.
+    """
+    if not 0 <= fraction < 1:
+        raise UserError(f"a held-out fraction of {fraction} is not possible; use at least 0 and below 1")
+    generator = mixed_generator(seed, num)
+    labels_N = torch.zeros(num, dtype=torch.int64) if labels is None else labels
+    _, inverse, counts = np.unique(labels_N.numpy(), return_inverse=True, return_counts=True)
+    class_N, counts_K = torch.from_numpy(inverse), torch.from_numpy(counts)
+
+    share_K = counts_K.double() * fraction
+    quota_K = share_K.floor().long()
+    num_missing = round(float(share_K.sum())) - int(quota_K.sum())
+    remainder_K = share_K - quota_K
+    shuffled_K = torch.randperm(len(counts_K), generator=generator)  # ties between remainders are broken at random
+    by_remainder_K = shuffled_K[remainder_K[shuffled_K].argsort(descending=True, stable=True)]
+    can_give_K = by_remainder_K[quota_K[by_remainder_K] + 1 < counts_K[by_remainder_K]]
+    quota_K[can_give_K[:num_missing]] += 1
+    quota_K = quota_K.minimum(counts_K - 1)
+
+    order_N = torch.randperm(num, generator=generator)
+    order_N = order_N[class_N[order_N].argsort(stable=True)]  # class by class, shuffled inside each
+    rank_N = torch.arange(num) - (counts_K.cumsum(0) - counts_K).repeat_interleave(counts_K)
+    held = torch.zeros(num, dtype=torch.bool)
+    held[order_N] = rank_N < quota_K.repeat_interleave(counts_K)
+    return (~held).nonzero().squeeze(1), held.nonzero().squeeze(1)
+
+
+def way_to_hold_out(setting: str, labels: Tensor | None, num: int, fraction: float) -> str:
+    """The fix if `holdout` held nothing out; `setting` is the user's name for the fraction."""
+    if not fraction:
+        return f"set {setting}=0.2"
+    if labels is not None and int(labels.bincount().max()) == 1:
+        return "every class has only one image, so add images or a separate split"
+    return f"{setting}={fraction:g} of {num} images is none, so raise it"
 
 
 def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
     keep, held = holdout(split.labels, len(split), fraction, seed)
-    if not len(held):
-        return split, None
-    return split.subset(keep), split.subset(held)
+    return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
+
+
+# Broken images
+
+
+def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
+    """Remove images that cannot be decoded, and list them. Distributed processes share the work."""
+    skipped: list[Broken] = []
+    kept: dict[str, ImageSet] = {}
+    for part in ("train", "test", "val"):
+        images: ImageSet | None = getattr(splits, part)
+        if images is None or not isinstance(images.images, EncodedImages):
+            continue
+        tasks = ranges(len(images), _TASK)[distributed.rank() :: distributed.world_size()]
+        found: dict[int, str] = {}
+        with progress_bar(f"check {part}", len(tasks) * _TASK, unit="images") as advance:
+            reasons = map_in_workers(partial(_broken_in, images.images), tasks, workers=num_workers(len(images)))
+            for number, new in enumerate(reasons, 1):
+                found |= new
+                advance(number * _TASK, f"{len(found)} broken" if found else "")
+        found = {index: reason for share in distributed.gather_objects(found) for index, reason in share.items()}
+        if len(found) == len(images):
+            raise UserError(f"no {part} image can be decoded; the first, {images.names[0]!r}, {found[0]}")
+        if found:
+            skipped += [Broken(images.names[index], found[index]) for index in sorted(found)]
+            kept[part] = images.subset(np.setdiff1d(np.arange(len(images)), list(found)))
+    return replace(splits, **kept), tuple(skipped)  # type: ignore[arg-type]  # all three are ImageSets
+
+
+def _broken_in(images: EncodedImages, task: range) -> dict[int, str]:
+    reasons: dict[int, str] = {}
+    for index in task:
+        try:
+            decode_image(images.sources[index], images.names[index], size=1, channels=3)  # cheap: JPEGs decode reduced
+        except BrokenImageError as error:
+            reasons[index] = error.reason
+    return reasons
+
+
+# Size and colors
+
+
+def measure(train: ImageSet, progress: Progress | None = None) -> Traits:
+    """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
+    positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
+    sample = train.subset(positions)
+    if isinstance(sample.images, TensorImages):
+        image_size, channels = min(sample.images.tensor.shape[2:]), sample.images.tensor.shape[1]
+    else:
+        peeks = [peek(source, name) for source, name in zip(sample.images.sources, sample.names, strict=True)]
+        image_size = Counter(side for side, _ in peeks).most_common(1)[0][0]
+        channels = 1 if all(gray for _, gray in peeks) else 3
+    mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels, progress).numpy())
+    return Traits(image_size=image_size, channels=channels, mean=mean, std=std)
+
+
+def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of uint8 pixels scaled to 0..1, to four decimals.
+
+    Computed from counts of the 256 levels, so the sums are exact. A constant channel gets a deviation of one level,
+    1/255, because images are divided by it.
+    """
+    levels = np.arange(256) / 255
+    means, stds = [], []
+    for channel in range(x_NCHW.shape[1]):
+        weights = np.bincount(x_NCHW[:, channel].reshape(-1), minlength=256) / x_NCHW[:, channel].size
+        mean = float(weights @ levels)
+        means.append(round(mean, 4))
+        stds.append(round(max(float(np.sqrt(weights @ (levels - mean) ** 2)), 1 / 255), 4))
+    return tuple(means), tuple(stds)
+
+
+# Named data sets
+
+
+def digits_splits() -> Splits:
+    """1,797 handwritten digits of 8×8 from scikit-learn. The first half trains, so the writers hardly mix."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    x_N1HW = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
+    labels = torch.from_numpy(bunch.target).long()
+    half = len(labels) // 2
+    everything = ImageSet(images=TensorImages(x_N1HW), labels=labels, names=[f"digits#{row}" for row in range(1797)])
+    return Splits(
+        train=everything.subset(range(half)),
+        test=everything.subset(range(half, len(labels))),
+        class_names=tuple(map(str, range(10))),
+        traits=Traits(image_size=8, channels=1, mean=(0.3075,), std=(0.377,)),
+    )
+
+
+FASHION_CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+FASHION_FOLDERS = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
+DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
+
+
+def fashion_splits(root: str | None, label_column: str | None) -> Splits:
+    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package), or parquet."""
+    traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
+    places = search_places(root)
+    folders = [place / folder for place in places for folder in FASHION_FOLDERS]
+    for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
+        if any(folder.glob("train-images-idx3-ubyte*")):
+            train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
+            return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
+    shards = named_parquet("fmnist", root, label_column, len(FASHION_CLASSES))
+    if shards is None:
+        source = "https://github.com/zalandoresearch/fashion-mnist or Debian's dataset-fashion-mnist"
+        raise missing("fmnist", places, FASHION_FOLDERS[0], source=source, torchvision="FashionMNIST")
+    return replace(shards, traits=traits, maybe_labels=())
+
+
+def _read_fashion(folder: Path, prefix: str) -> ImageSet:
+    x_NHW, labels = (_read_idx(folder / f"{prefix}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
+    if x_NHW.ndim != 3 or labels.shape != x_NHW.shape[:1]:
+        raise UserError(f"the {prefix} images and labels in {str(folder)!r} do not match; fetch all four files again")
+    return ImageSet(
+        images=TensorImages(torch.from_numpy(x_NHW).unsqueeze(1)),
+        labels=torch.from_numpy(labels).long(),
+        names=[f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels))],
+    )
+
+
+def _read_idx(path: Path) -> np.ndarray:
+    """An idx file of bytes, plain or gzipped: two zeros, type 8, number of axes, their lengths, data."""
+    try:
+        content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+        data_start = 4 + 4 * content[3]
+        shape = np.frombuffer(content[4:data_start], dtype=">u4").astype(int).tolist()
+        if content[:3] != b"\0\0\x08":
+            raise ValueError("not an idx file of bytes")
+        return np.frombuffer(bytearray(content[data_start:]), dtype=np.uint8).reshape(shape)
+    except (EOFError, IndexError, OSError, ValueError, zlib.error) as error:
+        raise UserError(f"cannot read {str(path)!r} ({error}); fetch all four files again") from error
+
+
+def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
+    """`root/train/wnid/*` and `root/val/wnid/*`; `classes` is a text file with one wnid per line.
+
+    Without that file the folder must have exactly 100 classes, which are numbered by sorted wnid. ImageNet's own
+    validation images are the test split, as in the literature.
+    """
+    places = [place / name for place in search_places(root) for name in (".", "imagenet100", "imagenet")]
+    folder = next((place for place in places if (place / "train").is_dir() and (place / "val").is_dir()), None)
+    if folder is None:
+        raise UserError(
+            f"imagenet100 was not found: none of {', '.join(map(str, places))} has both train/ and val/; "
+            "get ImageNet from https://image-net.org/download.php and name its folder with data.path"
+        )
+    if classes is None:
+        wnids = {path.name for path in visible_folders(folder / "train")}
+    else:
+        listed = Path(classes).expanduser().read_text(encoding="utf-8").splitlines()
+        wnids = {words[0] for words in (line.split("#")[0].split() for line in listed) if words}
+    if len(wnids) != 100:
+        where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
+        raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
+    class_names = tuple(sorted(wnids))
+    for part in ("train", "val"):
+        absent = [wnid for wnid in class_names if not holds_images(folder / part / wnid)]
+        if absent:
+            raise UserError(f"{str(folder / part)!r} has no images of {len(absent)} classes, such as {absent[0]!r}")
+    return Splits(
+        train=read_classes(folder / "train", class_names),
+        test=read_classes(folder / "val", class_names),
+        class_names=class_names,
+        traits=Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3),
+    )

@@ -1,17 +1,15 @@
-"""A folder of image files → splits."""
+"""Read a folder of image files, and find named data sets on the disk."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from contune.data.images import EncodedImages
-from contune.data.imageset import ImageSet, Splits
-from contune.data.walk import has_visible_file, visible_files, visible_folders
+from contune.data.images import EncodedImages, ImageSet, Splits
 from contune.errors import UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
     "test": ("test", "testing"),
@@ -19,108 +17,136 @@ SPLIT_FOLDERS = {
 }
 
 
-def folder_splits(folder: Path) -> Splits:
-    """`folder/train/class/*` with `folder/test` or `folder/val` beside it, `folder/class/*`, or flat files.
+def search_places(root: str | None) -> list[Path]:
+    """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
+    usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
+    return [Path(place).expanduser() for place in ([root] if root is not None else usual) if place]
 
-    A class is a folder's name, and everything below it belongs to it, however deep. Flat files have no
-    labels. `train` is taken for a split, and not for a class of trains, where a test or validation folder
-    lies beside it or nothing else does.
+
+def missing(name: str, places: list[Path], folder: str, *, source: str, torchvision: str) -> UserError:
+    """The error for a named data set that is not on this disk."""
+    looked = " or ".join(str(place / folder) for place in places)
+    return UserError(
+        f"{name} was not found (no {looked}), and contune downloads nothing; get it from {source}, "
+        f"or run torchvision.datasets.{torchvision}({str(places[0])!r}, download=True), "
+        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
+    )
+
+
+def visible_files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """Sorted paths of all files with one of these endings. Skips hidden files and folders.
+
+    Follows links to folders, but not back into a folder above. Dead links are included; reading them fails.
     """
-    _check_train_is_there(folder)
+    return sorted(path for path in _walk(folder) if path.lower().endswith(suffixes))
+
+
+def holds_images(folder: Path) -> bool:
+    return folder.is_dir() and any(path.lower().endswith(IMAGE_SUFFIXES) for path in _walk(folder))
+
+
+def _walk(folder: Path | str, above: frozenset[tuple[int, int]] | None = None) -> Iterator[str]:
+    if above is None:
+        above = frozenset(map(_identity, (*Path(folder).absolute().parents, *Path(folder).resolve().parents)))
+    identity = _identity(folder)
+    if identity in above:
+        return
+    with os.scandir(folder) as entries:
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in visible:
+        if os.path.isdir(entry.path):
+            yield from _walk(entry.path, above | {identity})
+        elif (entry.is_symlink() and not os.path.exists(entry.path)) or entry.is_file():
+            yield entry.path
+
+
+def _identity(folder: str | Path) -> tuple[int, int]:
+    """Device and inode: the same for a folder and every link to it."""
+    stat = os.stat(folder)
+    return stat.st_dev, stat.st_ino
+
+
+def visible_folders(folder: Path) -> list[Path]:
+    """The folders directly inside this one, sorted by name."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and os.path.isdir(path))
+
+
+def folder_splits(folder: Path) -> Splits:
+    """`folder/train/class/*` with `folder/test` or `folder/val` next to it, `folder/class/*`, or flat files.
+
+    A class is named after its folder and contains everything below it. Flat files have no labels. `train` is a split,
+    not a class of trains, if a test or validation folder is next to it or if it is the only folder.
+    """
+    parts, num_others = _split_folders(folder)
+    if parts and "train" not in parts and not num_others:
+        raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
     parts = split_folders(folder)
     train_folder = parts.get("train", folder)
-    class_names = class_folders(train_folder)
-    train = read_classes(train_folder, class_names) if class_names else _read_flat(train_folder)
+    class_names = _class_folders(train_folder)
+    held = {part: _read_held(parts[part], class_names, train_folder) for part in ("test", "val") if part in parts}
     return Splits(
-        train=train,
-        test=_read_held(parts["test"], class_names, train_folder) if "test" in parts else None,
-        val=_read_held(parts["val"], class_names, train_folder) if "val" in parts else None,
+        train=read_classes(train_folder, class_names) if class_names else _read_flat(train_folder),
+        test=held.get("test"),
+        val=held.get("val"),
         class_names=class_names,
     )
 
 
-def class_folders(folder: Path) -> tuple[str, ...]:
-    """The class names under a folder, sorted; none where its images lie flat."""
-    flat = [path for path in folder.iterdir() if _is_image(path)]
-    folders = visible_folders(folder)
-    empty = [path for path in folders if not has_visible_file(path, IMAGE_SUFFIXES)]
-    if len(empty) == len(folders):
-        if not flat:
-            raise UserError(
-                f"{str(folder)!r} holds no image; put files there, or folders of them named after classes "
-                f"({', '.join(IMAGE_SUFFIXES)})"
-            )
-        return ()
-    if flat:
-        raise UserError(
-            f"{str(folder)!r} holds both class folders and images outside them, such as {flat[0].name!r}; "
-            "move those into a class folder or away"
-        )
-    if empty:
-        raise UserError(f"class folder {str(empty[0])!r} holds no image; fill it or remove it")
-    return tuple(path.name for path in folders)
+def split_folders(folder: Path) -> dict[str, Path]:
+    """The folders that are splits; empty if the top folders are classes."""
+    parts, num_others = _split_folders(folder)
+    return parts if "train" in parts and (len(parts) > 1 or not num_others) else {}
+
+
+def _split_folders(folder: Path) -> tuple[dict[str, Path], int]:
+    """The folders named like splits, and the number of other folders."""
+    tops = {path.name.lower(): path for path in visible_folders(folder)}
+    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
+    return parts, len(tops) - len(parts)
 
 
 def read_classes(folder: Path, class_names: Sequence[str]) -> ImageSet:
-    """The images of these class folders, class after class; a folder that is not there holds none."""
+    """The images of these class folders, class after class. A folder may be missing."""
     paths: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(class_names):
         inside = visible_files(folder / name, IMAGE_SUFFIXES) if (folder / name).is_dir() else []
         paths += inside
         labels += [label] * len(inside)
-    return _image_set(paths, labels)
+    return ImageSet(images=EncodedImages(paths, paths), labels=torch.tensor(labels, dtype=torch.int64), names=paths)
 
 
 def _read_flat(folder: Path) -> ImageSet:
-    return _image_set(visible_files(folder, IMAGE_SUFFIXES), None)
+    paths = visible_files(folder, IMAGE_SUFFIXES)
+    if not paths:
+        endings = ", ".join(IMAGE_SUFFIXES)
+        raise UserError(f"{str(folder)!r} holds no image; add files, or a folder of them per class ({endings})")
+    return ImageSet(images=EncodedImages(paths, paths), labels=None, names=paths)
+
+
+def _class_folders(folder: Path) -> tuple[str, ...]:
+    """The sorted class names under a folder; none if its images are flat."""
+    folders = visible_folders(folder)
+    empty = [path for path in folders if not holds_images(path)]
+    if len(empty) == len(folders):
+        return ()
+    is_image = (path for path in folder.iterdir() if path.name.lower().endswith(IMAGE_SUFFIXES) and not path.is_dir())
+    stray = next((path.name for path in is_image if not path.name.startswith(".")), None)
+    if stray is not None:
+        raise UserError(f"{str(folder)!r} holds both class folders and images, such as {stray!r}; move those images")
+    if empty:
+        raise UserError(f"class folder {str(empty[0])!r} holds no image; fill it or remove it")
+    return tuple(path.name for path in folders)
 
 
 def _read_held(folder: Path, class_names: tuple[str, ...], train_folder: Path) -> ImageSet:
-    own = {path.name for path in visible_folders(folder) if has_visible_file(path, IMAGE_SUFFIXES)}
+    own = [path.name for path in visible_folders(folder) if holds_images(path)]
     if not class_names or not own:
-        held = _read_flat(folder)
-    else:
-        strangers = sorted(own - set(class_names))
-        if strangers:
-            raise UserError(
-                f"class folder {str(folder / strangers[0])!r} has no counterpart in {str(train_folder)!r}; "
-                "a held-out class needs training images, so rename or remove it"
-            )
-        held = read_classes(folder, class_names)
-    if not len(held):
-        raise UserError(f"{str(folder)!r} holds no image; fill it or remove it")
-    return held
-
-
-def split_folders(folder: Path) -> dict[str, Path]:
-    """The folders that are splits by name; empty where the top folders are classes."""
-    parts, num_others = _named_after_splits(folder)
-    return parts if "train" in parts and (len(parts) > 1 or not num_others) else {}
-
-
-def _check_train_is_there(folder: Path) -> None:
-    parts, num_others = _named_after_splits(folder)
-    if parts and "train" not in parts and not num_others:
-        held = next(iter(parts.values())).name
-        raise UserError(f"{str(folder)!r} has a {held!r} folder but no 'train' beside it; add one")
-
-
-def _named_after_splits(folder: Path) -> tuple[dict[str, Path], int]:
-    """By split, and how many other folders lie beside them."""
-    tops = {path.name.lower(): path for path in visible_folders(folder)}
-    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
-    return parts, len(tops) - len(parts)
-
-
-def _image_set(paths: list[str], labels: list[int] | None) -> ImageSet:
-    return ImageSet(
-        images=EncodedImages(paths, paths),
-        labels=None if labels is None else torch.tensor(labels, dtype=torch.int64),
-        names=paths,
-    )
-
-
-def _is_image(path: Path) -> bool:
-    looks_like_one = path.name.lower().endswith(IMAGE_SUFFIXES) and not path.name.startswith(".")
-    return looks_like_one and (path.is_file() or (path.is_symlink() and not path.exists()))
+        return _read_flat(folder)
+    strangers = sorted(set(own) - set(class_names))
+    if strangers:
+        raise UserError(
+            f"class folder {str(folder / strangers[0])!r} has no counterpart in {str(train_folder)!r}; "
+            "rename or remove it, or add training images"
+        )
+    return read_classes(folder, class_names)

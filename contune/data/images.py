@@ -1,42 +1,46 @@
-"""Pictures by index: already pixels, or still encoded and decoded when asked for.
+"""Sets of images by index: pixels in memory, or encoded pictures that worker processes decode.
 
 Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from contune.data import forked
-from contune.data.cut import Cut, cut_out, whole
-from contune.data.decode import Encoded, channels_first, decode_image, decode_pieces, to_array
-from contune.data.sequences import Picked
+from contune.data.decode import (
+    Broken,
+    Cut,
+    Encoded,
+    channels_first,
+    cut_out,
+    decode_image,
+    decode_pieces,
+    to_array,
+    whole,
+)
 from contune.device import core_share
+from contune.errors import UserError
 
+T = TypeVar("T")
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-"""Called with how many are done, and of how many."""
+"""Called with the number of images done and their total."""
 
-_IMAGES_PER_TASK = 16
-_THUMBNAIL_PIXELS = 64 * 64
-
-
-class Images(Protocol):
-    def __len__(self) -> int: ...
-
-    def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
-        """uint8 (C, H, W); squashed to a square of `size`, or as large as it is where that is None."""
-        ...
-
-    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
-        """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`."""
-        ...
+FEW = 256
+"""Up to this many images are decoded by this process: starting workers would take longer."""
+MOST_WORKERS = 32
+"""Each worker holds a few batches, and machines with more cores are usually shared."""
+_TASK_BYTES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,7 @@ class TensorImages:
         return len(self.tensor)
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
+        """uint8 (C, H, W), squashed to a square of `size`; None keeps the image's own height and width."""
         x_CHW = self.tensor[index].numpy()
         if x_CHW.shape[0] == channels and (size is None or x_CHW.shape[1:] == (size, size)):
             return x_CHW
@@ -57,9 +62,13 @@ class TensorImages:
         return channels_first(x_HWC)
 
     def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
+        """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`."""
         x_HWC = self._pixels(index, channels)
         height, width = x_HWC.shape[:2]
         return cut_out(x_HWC, cut(height, width), height, width, size)
+
+    def pick(self, positions: np.ndarray) -> "TensorImages":
+        return TensorImages(self.tensor[torch.from_numpy(positions)])
 
     def _pixels(self, index: int, channels: int) -> np.ndarray:
         x_HWC = self.tensor[index].permute(1, 2, 0).numpy()
@@ -68,17 +77,14 @@ class TensorImages:
         gray = x_HWC.shape[2] == 1
         return to_array(Image.fromarray(x_HWC[..., 0] if gray else np.ascontiguousarray(x_HWC)), channels)
 
-    def pick(self, positions: np.ndarray) -> "TensorImages":
-        return TensorImages(self.tensor[torch.from_numpy(positions)])
-
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Files, or the bytes of files, decoded one at a time and never kept."""
+    """Picture files, decoded one at a time and never kept. Methods as in `TensorImages`."""
 
     sources: Sequence[Encoded]
     names: Sequence[str]
-    """What an error calls each one."""
+    """For error messages."""
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -90,53 +96,178 @@ class EncodedImages:
         return decode_pieces(self.sources[index], self.names[index], cut, size=size, channels=channels)
 
     def pick(self, positions: np.ndarray) -> "EncodedImages":
-        return EncodedImages(Picked(self.sources, positions), Picked(self.names, positions))
+        return EncodedImages([self.sources[i] for i in positions], [self.names[i] for i in positions])
 
 
-def decode_all(images: Images, size: int, channels: int, progress: Progress | None = None) -> Tensor:
-    """All of them as one uint8 (N, C, size, size), decoded by as many threads or processes as pay."""
-    num = len(images)
-    tell = progress or (lambda done, num: None)
-    threads = core_share() if num and _are_photos(images, channels) else 1
-    if threads == 1 and forked.worthwhile(num, core_share()):
-        out_NCHW = forked.shared_array((num, channels, size, size))
-        decode = partial(_decode, images, size, channels)
-        if forked.decode_forked(decode, out_NCHW, core_share(), lambda done: tell(done, num)):
-            return torch.from_numpy(out_NCHW)
-    x_NCHW = torch.empty((num, channels, size, size), dtype=torch.uint8)
-    _decode_in_threads(images, x_NCHW.numpy(), threads, tell)
-    return x_NCHW
+Images = TensorImages | EncodedImages
 
 
-def _decode(images: Images, size: int, channels: int, index: int) -> np.ndarray:
-    return images.decode(index, size, channels)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageSet:
+    """The images of one split."""
+
+    images: Images
+    labels: Tensor | None
+    """int64 (N,), positions in the data set's `class_names`; None without labels."""
+    names: Sequence[str]
+    """A path or 'name#index' per image, for reports and error messages."""
+
+    def __post_init__(self) -> None:
+        assert len(self.names) == len(self.images), (len(self.names), len(self.images))
+        if self.labels is not None:
+            assert len(self.labels) == len(self.images), (len(self.labels), len(self.images))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def subset(self, indices: Tensor | np.ndarray | Sequence[int]) -> "ImageSet":
+        """The images at these positions, in this order."""
+        positions = np.asarray(indices, dtype=np.int64)
+        return ImageSet(
+            images=self.images.pick(positions),
+            labels=None if self.labels is None else self.labels[torch.from_numpy(positions)],
+            names=[self.names[i] for i in positions],
+        )
+
+    def resident(
+        self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
+    ) -> Tensor:
+        """All images as uint8 (N, C, size, size). Pixels that already have this shape are not copied."""
+        if isinstance(self.images, TensorImages) and self.images.tensor.shape[1:] == (channels, size, size):
+            return self.images.tensor
+        num, done = len(self), 0
+        x_NCSS = torch.empty((num, channels, size, size), dtype=torch.uint8)
+        decode = partial(_decode_range, self.images, size, channels)
+        tasks = ranges(num, max(1, min(512, _TASK_BYTES // (channels * size * size))))
+        for part_BCSS in map_in_workers(decode, tasks, workers=num_workers(num, workers)):
+            x_NCSS[done : done + len(part_BCSS)] = torch.from_numpy(part_BCSS)
+            done += len(part_BCSS)
+            if progress is not None:
+                progress(done, num)
+        return x_NCSS
 
 
-def _decode_in_threads(images: Images, out_NCHW: np.ndarray, threads: int, tell: Progress) -> None:
-    num, channels, size, _ = out_NCHW.shape
-
-    def fill(start: int) -> int:
-        stop: int = min(start + _IMAGES_PER_TASK, num)
-        for index in range(start, stop):
-            out_NCHW[index] = images.decode(index, size, channels)
-        return stop - start
-
-    done = 0
-    with ThreadPoolExecutor(threads) as pool:
-        tasks = [pool.submit(fill, start) for start in range(0, num, _IMAGES_PER_TASK)]
-        try:
-            for task in as_completed(tasks):
-                done += task.result()
-                tell(done, num)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _decode_range(images: Images, size: int, channels: int, task: range) -> np.ndarray:
+    return np.stack([images.decode(index, size, channels) for index in task])
 
 
-def _are_photos(images: Images, channels: int) -> bool:
-    """Pillow lets go of the interpreter lock while it decodes, which is most of the work for a photo.
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What a config starts from: the size and colors of the images."""
 
-    For a thumbnail it is the smaller part: two threads then get in each other's way and are slower than one.
+    image_size: int
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Splits:
+    """What a source holds, before images are held out or measured."""
+
+    train: ImageSet
+    test: ImageSet | None = None
+    val: ImageSet | None = None
+    class_names: tuple[str, ...] = ()
+    traits: Traits | None = None
+    """None if the literature has no standard values; they are measured then."""
+    maybe_labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dataset:
+    """A data set ready to train on."""
+
+    name: str
+    train: ImageSet
+    test: ImageSet | None
+    val: ImageSet | None
+    class_names: tuple[str, ...]
+    """Empty without labels."""
+    image_size: int
+    """The native size; for images of many sizes the most common shorter side."""
+    channels: int
+    """1 if every image is gray, else 3."""
+    mean: tuple[float, ...]
+    """Per channel, of pixels scaled to 0..1."""
+    std: tuple[float, ...]
+    skipped: tuple[Broken, ...] = ()
+    """Broken images that were left out."""
+    held_out: tuple[str, ...] = ()
+    """Which of `test` and `val` were drawn from the training images."""
+    maybe_labels: tuple[str, ...] = ()
+    """Columns that could hold labels, if none has a usual name."""
+
+
+def map_in_workers(
+    function: Callable[[T], Result], tasks: Iterable[T], *, workers: int, pinned: bool = False
+) -> Iterator[Result]:
+    """`function` of each task, in order, by worker processes that start now and end with the iteration.
+
+    Tasks are read a few ahead of their results. With `workers=0` this process does the work.
     """
-    num_pixels = images.decode(len(images) // 2, None, channels)[0].size
-    return bool(num_pixels > _THUMBNAIL_PIXELS)
+    # Forked workers start at once and share the images' memory. Torch's own watchdog ends them if this process dies.
+    context = "fork" if workers and sys.platform == "linux" else None
+    loader = DataLoader(
+        _Calls(function),
+        batch_size=None,
+        sampler=tasks,
+        num_workers=workers,
+        pin_memory=pinned,
+        multiprocessing_context=context,
+        collate_fn=_identity,
+        worker_init_fn=_begin_worker,
+        generator=torch.Generator(),  # the default one would advance the random numbers of training
+    )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
+            results = iter(loader)
+        for result in results:
+            if isinstance(result, UserError):
+                raise result
+            yield result
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise UserError("a worker process died, probably out of memory; use fewer workers") from error
+
+
+def num_workers(num_images: int, workers: int | None = None) -> int:
+    """The given number, else the default, or none for a few images."""
+    if workers is not None and workers < 0:
+        raise UserError(f"{workers} workers are not possible; use 0 or more")
+    if workers is not None:
+        return workers
+    return 0 if num_images <= FEW else default_workers()
+
+
+def default_workers() -> int:
+    """One for each core of this process's share."""
+    return min(MOST_WORKERS, core_share())
+
+
+def ranges(num: int, length: int, start: int = 0) -> list[range]:
+    """start..num in consecutive ranges of this length."""
+    return [range(begin, min(begin + length, num)) for begin in range(start, num, length)]
+
+
+class _Calls(torch.utils.data.Dataset[Any]):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __getitem__(self, task: Any) -> Any:
+        try:
+            return self.function(task)
+        except UserError as error:  # raised in a worker, it would arrive with a traceback as its message
+            return error
+
+
+def _begin_worker(number: int) -> None:
+    """Ctrl-C and SIGTERM are for the main process, whose handlers a fork inherits."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _identity(batch: Any) -> Any:
+    return batch

@@ -1,36 +1,24 @@
-"""Batches of raw images on the device: from one tensor that lives there, or streamed from workers."""
+"""Batches of raw images on the device: indexed from one resident tensor, or streamed from worker processes.
+
+Shapes: V views, B images, C channels, S side of the squares.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
-from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from contune.data.augment import Crops
-from contune.data.imageset import ImageSet
-from contune.data.stream import HostBatches, Order, default_workers, to_device
+from contune.data.decode import whole
+from contune.data.images import ImageSet, map_in_workers, num_workers
 
 Batch = tuple[Tensor, Tensor | None]
-"""uint8 images (B, C, H, W), or their views (V, B, C, H, W) cropped already, and labels (B,), all on the device."""
+"""uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
 
 _BATCHES_AT_ONCE = 512
-
-
-class Loader(Protocol):
-    """A split of a data set, ready to be asked for batches by index."""
-
-    labels_N: Tensor | None
-
-    def __len__(self) -> int: ...
-
-    def batches(self, indices: Iterable[Tensor], crops: Iterable[Crops] | None = None) -> Iterator[Batch]:
-        """One batch for each tensor of indices, in that order; both arguments are read ahead of their use.
-
-        With `crops`, one for each batch, a loader that decodes as it goes cuts every view out of the whole
-        picture. One that has the images at hand, squashed, leaves crops to the device.
-        """
-        ...
 
 
 def build_loader(
@@ -42,21 +30,15 @@ def build_loader(
     resident_gib: float,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Loader:
-    """All of `images` on the device if they take at most `resident_gib`, else decoded as they are needed.
-
-    `workers` are the processes that decode; None: one for each core.
-    """
-    gib = len(images) * channels * size * size / 2**30
-    if gib <= resident_gib:
-        return ResidentLoader(images.resident(size, channels, progress).to(device), images.labels)
-    if workers is None:
-        workers = default_workers()
+) -> "Loader":
+    """All images on the device if they need at most `resident_gib`, else decoded as needed by `workers` processes."""
+    if len(images) * channels * size * size <= resident_gib * 2**30:
+        return ResidentLoader(images.resident(size, channels, progress, workers).to(device), images.labels)
     return StreamLoader(images, size=size, channels=channels, device=device, workers=workers)
 
 
 class ResidentLoader:
-    """A data set as one uint8 tensor on the device; a batch is an index operation."""
+    """A data set as one uint8 tensor on the device. A batch is an index operation."""
 
     def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None) -> None:
         self.images_NCHW = images_NCHW
@@ -66,8 +48,12 @@ class ResidentLoader:
         return len(self.images_NCHW)
 
     def batches(self, indices: Iterable[Tensor], crops: Iterable[Crops] | None = None) -> Iterator[Batch]:
+        """One batch for each tensor of indices, in order. The arguments are read ahead of their use.
+
+        `crops` are ignored: the images here are squashed already, so the device crops them.
+        """
         waiting = iter(indices)
-        # Many go over at once: a copy for each batch would make the host wait each time.
+        # Copy many indices at once: a copy per batch would make the host wait each time.
         while parts := list(islice(waiting, _BATCHES_AT_ONCE)):
             on_device = torch.cat(parts).to(self.images_NCHW.device).split([len(part) for part in parts])
             for indices_B in on_device:
@@ -75,24 +61,81 @@ class ResidentLoader:
 
 
 class StreamLoader:
-    """A data set too large for the device: worker processes decode and cut batches ahead of their use."""
+    """A data set too large for the device. Worker processes decode and crop batches ahead of their use."""
 
-    def __init__(self, images: ImageSet, *, size: int, channels: int, device: torch.device, workers: int) -> None:
-        self.images, self.size, self.channels = images, size, channels
+    def __init__(
+        self, images: ImageSet, *, size: int, channels: int, device: torch.device, workers: int | None
+    ) -> None:
+        self.images, self.size, self.channels, self.device = images, size, channels, device
         self.labels_N = None if images.labels is None else images.labels.to(device)
-        self.device, self.workers = device, workers
+        self.workers = num_workers(len(images), workers)
 
     def __len__(self) -> int:
         return len(self.images)
 
     def batches(self, indices: Iterable[Tensor], crops: Iterable[Crops] | None = None) -> Iterator[Batch]:
-        """The workers start with this call and end with it: ask for all epochs at once."""
+        """As `ResidentLoader`. Workers start and end with this call, so ask for all epochs at once.
+
+        With `crops`, one per batch, workers cut every view out of the whole picture.
+        """
         with_crops = ((indices_B, None) for indices_B in indices) if crops is None else zip(indices, crops, strict=True)
-        orders = (Order(indices_B.tolist(), chosen) for indices_B, chosen in with_crops)
-        host = HostBatches(self.images, self.size, self.channels)
-        yield from to_device(host.read(orders, workers=self.workers, pinned=self.device.type == "cuda"), self.device)
+        tasks = ((indices_B.tolist(), chosen) for indices_B, chosen in with_crops)
+        pinned = self.device.type == "cuda"
+        yield from to_device(map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned), self.device)
+
+    def _read(self, task: tuple[list[int], Crops | None]) -> Batch:
+        """One batch, in a worker; channels last, as decoders write them."""
+        indices, crops = task
+        images = [
+            self.images.images.pieces(
+                index, whole if crops is None else partial(crops.pieces, number), self.size, self.channels
+            )
+            for number, index in enumerate(indices)
+        ]
+        images_VBSSC = torch.from_numpy(np.stack(images, axis=1))
+        labels = self.images.labels
+        return images_VBSSC[0] if crops is None else images_VBSSC, None if labels is None else labels[indices]
+
+
+Loader = ResidentLoader | StreamLoader
+"""A split of a data set that returns batches by index."""
+
+
+def to_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
+    """The batches on the device, channels first. A GPU copies each batch while it works on the previous one."""
+    if device.type != "cuda":
+        for batch in batches:
+            yield _copied(batch, device)
+        return
+    side = torch.cuda.Stream(device)
+    ahead: tuple[Batch, torch.cuda.Event] | None = None
+    for batch in batches:
+        with torch.cuda.stream(side):
+            copying = _copied(batch, device), side.record_event()
+        if ahead is not None:
+            yield _received(*ahead)
+        ahead = copying
+    if ahead is not None:
+        yield _received(*ahead)
+
+
+def _copied(batch: Batch, device: torch.device) -> Batch:
+    images, labels_B = batch
+    images = images.to(device, non_blocking=True).movedim(-1, -3)
+    images = images.clone(memory_format=torch.contiguous_format)  # `contiguous` keeps odd strides with one channel
+    return images, None if labels_B is None else labels_B.to(device, non_blocking=True)
+
+
+def _received(batch: Batch, copied: torch.cuda.Event) -> Batch:
+    """Wait for this batch's copy only, and keep its memory until the work on it is done."""
+    current = torch.cuda.current_stream(batch[0].device)
+    current.wait_event(copied)
+    for tensor in batch:
+        if tensor is not None:
+            tensor.record_stream(current)
+    return batch
 
 
 def in_order(num: int, batch: int) -> list[Tensor]:
-    """All indices once, first to last, for measuring."""
+    """All indices once, first to last."""
     return list(torch.arange(num).split(batch))

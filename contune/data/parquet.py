@@ -1,139 +1,252 @@
-"""Parquet files as the Hugging Face hub has them → splits."""
+"""Read parquet files in the layout of the Hugging Face hub."""
 
+import json
+import os
 import re
+import tempfile
+from collections.abc import Mapping
+from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from torch import Tensor
 
-from contune.data.arrow_column import ArrowColumn
-from contune.data.images import EncodedImages
-from contune.data.imageset import ImageSet, Splits
-from contune.data.parquet_columns import image_column, label_column_of, maybe_labels, names_in_metadata
-from contune.data.parquet_labels import class_positions
-from contune.data.sequences import NumberedNames
-from contune.data.walk import visible_files
-from contune.errors import UserError
+from contune.data.decode import ByteRange, Encoded
+from contune.data.folder import search_places, visible_files
+from contune.data.images import EncodedImages, ImageSet, Splits
+from contune.errors import UserError, unknown
 
+IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
+LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
+HIDDEN = -1
+"""What the hub writes for every image of a test split whose labels are secret."""
 _SPLIT_WORDS = {
     "train": ("train", "training"),
     "test": ("test", "testing"),
     "val": ("validation", "valid", "val", "dev"),
 }
+_ROWS_AT_ONCE = 64
+_BUFFER_BYTES = 2**20
+"""Columns are read through a window of this size, because a row group may be as large as the file."""
+
+
+class Spool:
+    """An unnamed temporary file with encoded images, which all worker processes read.
+
+    Parquet has no random access to a row: its row group must be decompressed first. So the images are copied once,
+    a few rows at a time. The file has no name, so it disappears with its last process, however that process ends.
+    """
+
+    def __init__(self) -> None:
+        self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        self._end = 0
+
+    def add(self, image: Any) -> ByteRange:
+        """Append an Arrow scalar of bytes. A missing value is an empty image."""
+        content = image.as_buffer() if image.is_valid else b""
+        try:
+            self._file.write(content)
+            self._file.flush()
+        except OSError as error:
+            raise UserError(
+                f"the temporary folder {tempfile.gettempdir()} has no room for these images ({error.strerror}); "
+                "set TMPDIR to a larger disk"
+            ) from error
+        self._end += len(content)
+        return ByteRange(self, self._end - len(content), len(content))
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+    def __getstate__(self) -> Any:
+        return DupFd(self.fileno())  # only for workers that are not forked
+
+    def __setstate__(self, state: Any) -> None:
+        self._file = os.fdopen(state.detach(), "rb")
 
 
 def find_shards(path: Path) -> list[str]:
-    """The parquet files at a path: itself, or everything visible under the folder."""
+    """The parquet files at a path: the file itself, or everything visible under the folder."""
     if path.is_file():
         return [str(path)] if path.suffix.lower() == ".parquet" else []
     return visible_files(path, (".parquet",))
 
 
 def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
-    """Encoded images in a struct column with `bytes`, or in a binary one; labels in a column beside it.
+    """Encoded images in a struct column with `bytes`, or in a binary column; labels in another column.
 
-    A file belongs to the split that its name begins with (`train-00000-of-00002.parquet`), else that its
-    folder is named after. A folder where no file names a split is all training data; where some do, the
-    others are left alone. The encoded bytes stay in memory, in Arrow's own buffers.
+    A file belongs to the split that its name starts with (`train-00000-of-00002.parquet`), else to the split its
+    folder is named after. If no file names a split, all are training data; if some do, the others are ignored.
     """
     by_split = _by_split(find_shards(path), path)
     schemas = {split: _common_schema(shards) for split, shards in by_split.items()}
-    schema = schemas["train"]
-    label = label_column_of(schema, label_column, str(path))
-    tables = {split: _read(shards, schemas[split], label) for split, shards in by_split.items()}
-    columns = {} if label is None else {split: table[1] for split, table in tables.items()}
-    labels, class_names = class_positions(columns, names_in_metadata(schema, label), label, str(path))
-    sets = {split: _image_set(by_split[split], images, labels.get(split)) for split, (images, _) in tables.items()}
+    label = label_of(schemas["train"], label_column, str(path))
+    sets: dict[str, EncodedImages] = {}
+    values: dict[str, list[Any]] = {}
+    for split, shards in by_split.items():
+        own_label = label if label in schemas[split].names else None
+        sources: list[Encoded] = []
+        names: list[str] = []
+        for shard in shards:
+            images, shard_labels = read_shard(shard, own_label)
+            sources += images.sources
+            names += images.names
+            if own_label is not None:
+                values.setdefault(split, []).extend(shard_labels)
+        if not sources:
+            raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
+        sets[split] = EncodedImages(sources, names)
+    labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
+    parts = {
+        split: ImageSet(images=images, labels=labels.get(split), names=images.names) for split, images in sets.items()
+    }
+    image = image_column(schemas["train"], str(path))
+    others = [field.name for field in schemas["train"] if field.name != image and _is_label(field.type)]
     return Splits(
-        train=sets["train"],
-        test=sets.get("test"),
-        val=sets.get("val"),
-        class_names=class_names,
-        maybe_labels=maybe_labels(schema, image_column(schema, str(path))) if label is None else (),
+        train=parts["train"],
+        test=parts.get("test"),
+        val=parts.get("val"),
+        class_names=class_names if labels else (),
+        maybe_labels=tuple(others) if label is None else (),
     )
 
 
-def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
-    if path.is_file():
-        return {"train": shards}
-    named: dict[str, list[str]] = {}
-    for shard in shards:
-        split = _split_of(Path(shard).relative_to(path))
-        if split is not None:
-            named.setdefault(split, []).append(shard)
-    if not named:
-        return {"train": shards}
-    if "train" not in named:
-        raise UserError(
-            f"{str(path)!r} holds no training shard, only such as {Path(shards[0]).name!r}; "
-            "add train-*.parquet, or give one file by its own path"
-        )
-    return named
-
-
-def _split_of(shard: Path) -> str | None:
-    for name in (shard.stem, shard.parent.name):
-        first_word = re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
-        for split, words in _SPLIT_WORDS.items():
-            if first_word in words:
-                return split
+def named_parquet(name: str, root: str | None, label_column: str | None, num_classes: int) -> Splits | None:
+    """Shards of a named data set in `place/name`, or directly in a root that the user gave; None without any."""
+    candidates = [place / name for place in search_places(root)]
+    for path in [*candidates, *([] if root is None else [Path(root).expanduser()])]:
+        if path.exists() and find_shards(path):
+            splits = parquet_splits(path, label_column)
+            if label_column is None and len(splits.class_names) != num_classes:
+                raise UserError(
+                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
+                    "use its path instead of the name"
+                )
+            return splits
     return None
 
 
+def read_shard(shard: str, label: str | None) -> tuple[EncodedImages, list[Any]]:
+    """The encoded images of a shard, named 'shard#row', and its labels."""
+    spool = Spool()
+    sources: list[Encoded] = []
+    values: list[Any] = []
+    schema = read_schema(shard)
+    column = image_column(schema, shard)
+    is_struct = pa.types.is_struct(schema.field(column).type)
+    wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
+    try:
+        with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
+                images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
+                sources += [spool.add(image) for image in images]
+                values += [None] * len(rows) if label is None else rows[label].to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
+    return EncodedImages(sources, [f"{shard}#{row}" for row in range(len(sources))]), values
+
+
+def read_schema(shard: str) -> Any:
+    try:
+        return pq.read_schema(shard)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
+
+
+def image_column(schema: Any, where: str) -> str:
+    """The first usual name that holds encoded images, else the first such struct, else the first binary column."""
+    binaries = [field.name for field in schema if _is_binary(field.type)]
+    structs = [
+        field.name
+        for field in schema
+        if pa.types.is_struct(field.type) and any(part.name == "bytes" and _is_binary(part.type) for part in field.type)
+    ]
+    usual = [name for name in IMAGE_COLUMNS if name in structs or name in binaries]
+    found: list[str] = [*usual, *structs, *binaries]
+    if not found:
+        raise UserError(
+            f"{where!r} has no column of encoded images, only {', '.join(schema.names)}; "
+            "one must be binary, or a struct with a binary field 'bytes'"
+        )
+    return found[0]
+
+
+def label_of(schema: Any, wanted: str | None, where: str) -> str | None:
+    """The wanted column, else the first usual name, else the metadata's first ClassLabel, if any."""
+    if wanted is not None and wanted not in schema.names:
+        raise unknown(f"label column of {where!r}", wanted, schema.names)
+    usual = [name for name in LABEL_COLUMNS if name in schema.names]
+    class_labels = [name for name in schema.names if names_in_metadata(schema, name) is not None]
+    return wanted or next(iter([*usual, *class_labels]), None)
+
+
+def names_in_metadata(schema: Any, label: str | None) -> tuple[str, ...] | None:
+    """Class names as `datasets` writes them: schema metadata `huggingface`, features, ClassLabel, names."""
+    try:
+        feature = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
+        is_class_label = feature["_type"] == "ClassLabel" and isinstance(feature["names"], list)
+    except (KeyError, TypeError, ValueError):
+        return None
+    return tuple(map(str, feature["names"])) if is_class_label else None
+
+
+def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for shard in shards if path.is_dir() else []:
+        relative = Path(shard).relative_to(path)
+        first_words = [
+            re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)
+        ]
+        splits = [split for word in first_words for split, words in _SPLIT_WORDS.items() if word in words]
+        if splits:
+            named.setdefault(splits[0], []).append(shard)
+    if named and "train" not in named:
+        raise UserError(
+            f"{str(path)!r} holds no training shard, only files such as {Path(shards[0]).name!r}; "
+            "add train-*.parquet, or use the path of one file"
+        )
+    return named or {"train": shards}
+
+
 def _common_schema(shards: list[str]) -> Any:
-    first, *others = [_schema(shard) for shard in shards]
+    first, *others = [read_schema(shard) for shard in shards]
     for shard, schema in zip(shards[1:], others, strict=True):
         if not schema.equals(first):
-            raise UserError(
-                f"{shard!r} and {shards[0]!r} have different columns ({', '.join(schema.names)}; "
-                f"{', '.join(first.names)}); give one data set at a time"
-            )
+            raise UserError(f"{shard!r} and {shards[0]!r} have different columns; use one data set at a time")
     return first
 
 
-def _schema(shard: str) -> Any:
-    try:
-        return pq.read_schema(shard)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{shard!r} is not a whole parquet file; fetch it again") from error
+def _class_positions(
+    values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Labels per split as positions in the class names.
+
+    With `names` from the metadata, integers are positions already. Otherwise the sorted values of all splits become
+    the classes. A split in which every label is −1 has no labels.
+    """
+    values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
+    different = {value for column in values.values() for value in column}
+    if not all(isinstance(value, int | str) for value in different):
+        raise UserError(f"column {where} must hold an integer or string in every row; choose another label column")
+    if names is None or any(isinstance(value, str) for value in different):
+        position = {value: number for number, value in enumerate(sorted(different))}
+        names = tuple(str(int(value)) if isinstance(value, bool) else str(value) for value in position)
+    else:
+        position = {number: number for number in range(len(names))}
+    if not different <= position.keys():
+        outside = next(iter(different - position.keys()))
+        raise UserError(f"label {outside} in column {where} is outside its {len(names)} class names; drop those rows")
+    return {split: torch.tensor([position[value] for value in column]) for split, column in values.items()}, names
 
 
-def _read(shards: list[str], schema: Any, label: str | None) -> tuple[Any, Any]:
-    """The encoded images and, where there are any, the labels of these shards."""
-    column = image_column(schema, shards[0])
-    is_struct = pa.types.is_struct(schema.field(column).type)
-    wanted = [f"{column}.bytes" if is_struct else column]
-    if label is not None and label in schema.names:
-        wanted.append(label)
-    table = pa.concat_tables([_read_shard(shard, wanted) for shard in shards])
-    images = pc.struct_field(table[column], "bytes") if is_struct else table[column]
-    if images.null_count:
-        raise UserError(
-            f"{shards[0]!r} has {images.null_count} rows without image bytes in column {column!r}; "
-            "embed the files, or give their folder instead"
-        )
-    if not len(images):
-        raise UserError(f"{shards[0]!r} holds no row; fetch it again or give another file")
-    return images, table[label] if len(wanted) > 1 else None
+def _is_label(kind: Any) -> bool:
+    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
+    return any(test(kind.value_type if pa.types.is_dictionary(kind) else kind) for test in tests)
 
 
-def _read_shard(shard: str, columns: list[str]) -> Any:
-    try:
-        with pq.ParquetFile(shard) as file:
-            return file.read(columns=columns).replace_schema_metadata(None)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{shard!r} is not a whole parquet file; fetch it again") from error
-
-
-def _image_set(shards: list[str], images: Any, labels: np.ndarray | None) -> ImageSet:
-    sources = ArrowColumn(images)
-    names = NumberedNames((shard, pq.read_metadata(shard).num_rows) for shard in shards)
-    return ImageSet(
-        images=EncodedImages(sources, names),
-        labels=None if labels is None else torch.tensor(labels),
-        names=names,
-    )
+def _is_binary(kind: Any) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

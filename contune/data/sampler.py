@@ -1,4 +1,4 @@
-"""Which images in which order: pure functions of (seed, epoch).
+"""The order of images, as a pure function of seed and epoch, and random numbers as a pure function of integers.
 
 Shapes: B batches, P classes in a batch, K images of each, X of which have one more.
 """
@@ -9,40 +9,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contune.data.seeding import mixed_generator
 from contune.errors import UserError
 
 
+def mixed_seed(*numbers: int) -> int:
+    """One seed for a tuple of integers. Neighboring tuples, also (0, 1) and (1, 0), share no random stream."""
+    entropy = [number % 2**64 for number in numbers]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0])
+
+
+def mixed_generator(*numbers: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator with this tuple's seed. On the CPU its numbers are the same on every machine."""
+    return torch.Generator(device).manual_seed(mixed_seed(*numbers))
+
+
 def shuffled_order(num: int, seed: int, epoch: int) -> Tensor:
-    """Every position once, in an order of this epoch's own."""
+    """Every position once, in this epoch's order."""
     return torch.randperm(num, generator=mixed_generator(seed, epoch))
-
-
-def balanced_batches(
-    labels: Tensor, classes_per_batch: int, images_per_class: int, seed: int, epoch: int, *, extra: int = 0
-) -> Tensor:
-    """Class-balanced batches for imbalanced data: positions (B, P·K + X), class after class in each row.
-
-    A row has P different classes and K images of each; X of them, the `extra`, have one more. Over the epoch every
-    class comes equally often, give or take one. A class deals its images like a deck of cards, all of them before any
-    comes again, and in one row the same image comes twice only where the class has fewer than the row takes. An epoch
-    has len(labels) // (P·K + X) rows.
-    """
-    P, K = classes_per_batch, images_per_class
-    classes, counts = np.unique(labels.numpy(), return_counts=True)
-    num_batches = _num_batches(len(labels), len(classes), P, K, extra)
-    generator = mixed_generator(seed, epoch)
-    by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
-    decks = [_Deck(members, generator) for members in by_class]
-    uses = torch.zeros(len(classes))
-    batches = []
-    for _ in range(num_batches):
-        least_used = (uses + torch.rand(len(classes), generator=generator)).argsort()[:P]
-        uses[least_used] += 1
-        uses[least_used[:extra]] += 1
-        sizes = [K + 1] * extra + [K] * (P - extra)
-        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in decks[c].draw(size)])
-    return torch.tensor(batches)
 
 
 class Shares(NamedTuple):
@@ -50,41 +33,57 @@ class Shares(NamedTuple):
 
     classes: int
     images: int
-    """Of each class."""
+    """Per class."""
     extra: int
-    """How many of the classes have one image more."""
+    """The number of classes that have one image more."""
 
 
 def shares(batch: int, images_per_class: int, num_classes: int) -> Shares:
-    """As many classes as fit; where there are fewer, all of them and more images of each, so that the batch is full.
+    """As many classes as fit. With fewer classes than that, all of them and more images of each.
 
-    The batch is to be a multiple of `images_per_class` where there are more classes than fit.
+    If not all classes fit, `batch` must be a multiple of `images_per_class`.
     """
     classes = min(batch // images_per_class, num_classes)
     return Shares(classes, batch // classes, batch % classes)
 
 
-def _num_batches(num: int, num_classes: int, P: int, K: int, X: int) -> int:
-    if P < 1 or K < 1:
-        raise UserError(f"a balanced batch of {P} classes × {K} images is empty; both are at least 1")
-    if not 0 <= X < P:
-        raise UserError(f"extra={X} of {P} classes have one image more; give a number from 0 to {P - 1}")
-    if num_classes < P:
+def balanced_batches(
+    labels: Tensor, classes_per_batch: int, images_per_class: int, seed: int, epoch: int, *, extra: int = 0
+) -> Tensor:
+    """Class-balanced batches for imbalanced data: positions (B, P·K + X), class after class in each row.
+
+    A row has P different classes with K images each; X of them, the `extra`, have one more. Over an epoch all classes
+    appear equally often, give or take one. A class deals its images like a deck of cards: all of them before any
+    repeats. A row repeats an image only if its class is too small. An epoch has len(labels) // (P·K + X) rows.
+    """
+    P, K, X = classes_per_batch, images_per_class, extra
+    classes, counts = np.unique(labels.numpy(), return_counts=True)
+    if P < 1 or K < 1 or not 0 <= X < P:
+        raise UserError(f"a balanced batch of {P} classes × {K} images with {X} extra is not possible")
+    if len(classes) < P or len(labels) < P * K + X:
         raise UserError(
-            f"a balanced batch of {P} classes needs as many in the data, which has {num_classes}; "
-            "take fewer, and more images of each"
+            f"a balanced batch of {P} classes × {K} images is too large for {len(labels)} images "
+            f"of {len(classes)} classes; use a smaller one"
         )
-    if num < P * K + X:
-        raise UserError(f"a balanced batch of {P} × {K} = {P * K} images is more than the {num} in the data; lower it")
-    return num // (P * K + X)
+    generator = mixed_generator(seed, epoch)
+    by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
+    decks = [_Deck(members, generator) for members in by_class]
+    uses = torch.zeros(len(classes))
+    batches = []
+    for _ in range(len(labels) // (P * K + X)):
+        least_used = (uses + torch.rand(len(classes), generator=generator)).argsort()[:P]
+        uses[least_used] += 1
+        uses[least_used[:X]] += 1
+        sizes = [K + 1] * X + [K] * (P - X)
+        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in decks[c].draw(size)])
+    return torch.tensor(batches)
 
 
 class _Deck:
-    """One class's images, dealt from a shuffled deck that is shuffled again when it runs out."""
+    """One class's images, dealt from a shuffled deck that is shuffled again when it is used up."""
 
     def __init__(self, members: Tensor, generator: torch.Generator) -> None:
-        self._members = members
-        self._generator = generator
+        self._members, self._generator = members, generator
         self._deck = self._shuffled()
         self._last: list[int] = []
 
@@ -92,7 +91,9 @@ class _Deck:
         hand: list[int] = []
         while len(hand) < num:
             if not self._deck:
-                self._deck = self._reshuffled(hand, num)
+                # Images already in the hand go to the bottom; if that is the whole class, only the last one does.
+                recent = set(hand if len(self._members) >= num else hand[-1:]) or set(self._last)
+                self._deck = sorted(self._shuffled(), key=recent.__contains__)
             num_missing = num - len(hand)
             hand += self._deck[:num_missing]
             self._deck = self._deck[num_missing:]
@@ -103,8 +104,3 @@ class _Deck:
         order = torch.randperm(len(self._members), generator=self._generator)
         positions: list[int] = self._members[order].tolist()
         return positions
-
-    def _reshuffled(self, hand: list[int], num: int) -> list[int]:
-        """What is in the hand already goes to the bottom; where it would be all of them, only the last."""
-        recent = set(hand if len(self._members) >= num else hand[-1:]) or set(self._last)
-        return sorted(self._shuffled(), key=recent.__contains__)

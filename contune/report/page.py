@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from contune.console import plural
-from contune.data.broken import Broken
-from contune.data.imageset import ImageSet
+from contune.data.decode import Broken
+from contune.data.images import ImageSet
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MEASURES, judged_by
 from contune.report.statistics import wilson_interval
 

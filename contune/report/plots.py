@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from torch import Tensor
 
-from contune.data.imageset import ImageSet
+from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, shorten_path, table, thumbnail
 from contune.report.style import METHOD_STYLES, MUTED, PAGE_COLORS, STYLE, inline_svg, quiet, svg_text

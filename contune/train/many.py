@@ -24,7 +24,7 @@ import torch
 
 from contune.config import Config
 from contune.console import Report, progress_of_many, report_to
-from contune.data.stream import default_workers
+from contune.data.images import default_workers
 from contune.device import available_cores
 from contune.errors import UserError
 from contune.run import RunFolder

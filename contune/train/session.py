@@ -11,7 +11,7 @@ from torch import nn
 from contune import distributed
 from contune.config import Config
 from contune.console import plural, say
-from contune.data.broken_list import write_list
+from contune.data.decode import write_broken
 from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
@@ -77,7 +77,7 @@ def _train(
     with folder.opened(config) if distributed.is_main() else nullcontext():
         distributed.barrier()
         if distributed.is_main() and setup.dataset.skipped:
-            write_list(folder.path / SKIPPED_FILE, setup.dataset.skipped)
+            write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)
         say(describe(setup, method, str(trainer.engine)))
         resumed_at = trainer.resume()
         if resumed_at:

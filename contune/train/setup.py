@@ -13,12 +13,10 @@ from contune.config import AugmentConfig, Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter, build_policy
-from contune.data.broken import BrokenImageError
-from contune.data.datasets import no_such_place
-from contune.data.imageset import where_labels_may_be
+from contune.data.datasets import no_such_place, way_to_hold_out, where_labels_may_be
+from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
 from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
-from contune.data.split import way_to_hold_out
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
 from contune.errors import UserError
 from contune.methods import Method, find_method

@@ -16,7 +16,7 @@ from contune.config import Config
 from contune.console import Advance, progress
 from contune.data.augment import Crops, Params, begin_with_crops, crops_of, slice_params
 from contune.data.loader import Loader
-from contune.data.seeding import mixed_generator, mixed_seed
+from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from contune.console import plural, say
-from contune.data.seeding import mixed_seed
+from contune.data.sampler import mixed_seed
 from contune.errors import UserError
 from contune.tune.short_run import ShortRun, look_epochs
 from contune.tune.study import (

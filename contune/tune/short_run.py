@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from contune.config import Config
-from contune.data.imageset import ImageSet
+from contune.data.images import ImageSet
 from contune.data.loader import Loader
 from contune.errors import UserError
 from contune.eval.features import extract_features

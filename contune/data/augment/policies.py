@@ -18,7 +18,7 @@ from contune.data.augment import ops
 from contune.data.augment.autoaugment import AutoAugment, CropFlip
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
 from contune.data.augment.simaugment import SimAugment, crop_boxes
-from contune.data.cut import Piece, whole
+from contune.data.decode import Piece, whole
 from contune.device import HAS_TRITON
 from contune.errors import unknown
 from contune.settings import annotations_of, parse, ranged, split_assignment

@@ -1,0 +1,260 @@
+"""`contune check`: decode every image of a data set once and report what is wrong with it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contune.console import Finding, advice, fine, plural, progress, wrong
+from contune.data.datasets import open_splits, where_labels_may_be
+from contune.data.decode import Broken, BrokenImageError, is_gray, open_picture, pieces_of, read_bytes, whole
+from contune.data.folder import IMAGE_SUFFIXES, visible_files
+from contune.data.images import Images, TensorImages, map_in_workers, num_workers, ranges
+from contune.data.parquet import find_shards
+
+LARGEST_COMPARED = 64
+"""Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
+SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
+COLUMNS = ("split", "images", "broken", "classes", "images a class", "width × height", "format")
+_TASK = 64
+
+
+class Inspection(NamedTuple):
+    """One image. Of a broken one, only the reason."""
+
+    reason: str | None = None
+    width: int = 0
+    height: int = 0
+    kind: str = ""
+    """JPEG, PNG, …, by content."""
+    gray: bool = False
+    constant: bool = False
+    """All pixels have the same color."""
+    file: bytes = b""
+    """Hash of the file."""
+    picture: bytes = b""
+    """Hash of size and pixels, which stays the same if the picture is saved again without loss."""
+
+
+@dataclass(kw_only=True)
+class SplitFacts:
+    """The images of one split, without the broken ones."""
+
+    name: str
+    num: int
+    broken: list[Broken] = field(default_factory=list)
+    constant: list[str] = field(default_factory=list)
+    sides: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """By (width, height)."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    num_gray: int = 0
+    classes: dict[str, int] = field(default_factory=dict)
+    """Empty without labels."""
+
+    @property
+    def table_row(self) -> tuple[str, ...]:
+        """Under COLUMNS."""
+        widths, heights = zip(*self.sides, strict=True) if self.sides else ((), ())
+        return (
+            self.name,
+            f"{self.num:,}",
+            f"{len(self.broken):,}",
+            f"{len(self.classes):,}" if self.classes else "no labels",
+            _span(self.classes.values()),
+            f"{_span(widths)} × {_span(heights)}" if widths else "",
+            ", ".join(f"{kind} {num:,}" for kind, num in self.kinds.most_common(3)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """Images that are the same picture, with the split and label of each."""
+
+    names: tuple[str, ...]
+    splits: tuple[str, ...]
+    labels: tuple[str | None, ...]
+    same_bytes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    path: str
+    splits: list[SplitFacts]
+    copies: list[Copies]
+    left_alone: Counter[str]
+    """Files of a folder whose names are not those of images, by suffix."""
+    maybe_labels: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> list[Finding]:
+        return list(_findings(self))
+
+    def to_json(self) -> str:
+        splits = [
+            vars(split)
+            | {
+                "broken": [broken._asdict() for broken in split.broken],
+                "sides": [{"width": w, "height": h, "images": num} for (w, h), num in split.sides.most_common()],
+            }
+            for split in self.splits
+        ]
+        content = {
+            "path": self.path,
+            "findings": [asdict(finding) for finding in self.findings],
+            "splits": splits,
+            "copies": [asdict(copies) for copies in self.copies],
+            "left_alone": dict(self.left_alone),
+        }
+        return json.dumps(content, indent=2) + "\n"
+
+
+def is_check(path: Path) -> bool:
+    """Whether this file holds what `Check.to_json` wrote."""
+    return {"path", "findings", "splits", "copies"} <= set(json.loads(path.read_text(encoding="utf-8")))
+
+
+def check(path: str, *, label_column: str | None = None, workers: int | None = None) -> Check:
+    """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
+    splits = open_splits(path, label_column=label_column)
+    facts: list[SplitFacts] = []
+    seen: dict[bytes, list[tuple[str, str, str | None, bytes]]] = {}
+    for part, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):
+        if images is None:
+            continue
+        labels = None if images.labels is None else [splits.class_names[label] for label in images.labels.tolist()]
+        found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
+        facts.append(found)
+        results = map_in_workers(
+            partial(_inspect_range, images.images),
+            ranges(len(images), _TASK),
+            workers=num_workers(len(images), workers),
+        )
+        with progress(part, len(images), unit="images") as advance:
+            for index, one in enumerate(inspection for task in results for inspection in task):
+                name, label = images.names[index], None if labels is None else labels[index]
+                advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
+                if one.reason is not None:
+                    found.broken.append(Broken(name, one.reason))
+                    continue
+                found.constant += [name] if one.constant else []
+                found.sides[one.width, one.height] += 1
+                found.kinds[one.kind] += 1
+                found.num_gray += one.gray
+                if label is not None:
+                    found.classes[label] += 1
+                seen.setdefault(one.picture, []).append((name, part, label, one.file))
+    copies = []
+    for group in (group for group in seen.values() if len(group) > 1):
+        names, parts, own_labels, files = zip(*group, strict=True)
+        copies.append(Copies(names=names, splits=parts, labels=own_labels, same_bytes=len(set(files)) == 1))
+    place = Path(path).expanduser()
+    others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
+    suffixes = (
+        Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)
+    )
+    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
+
+
+def _inspect_range(images: Images, task: range) -> list[Inspection]:
+    return [inspect(images, index) for index in task]
+
+
+def inspect(images: Images, index: int) -> Inspection:
+    if isinstance(images, TensorImages):
+        x_SSC = images.tensor[index].permute(1, 2, 0).numpy()
+        height, width, channels = x_SSC.shape
+        kind, gray, content = "pixels", channels == 1, x_SSC.tobytes()
+    else:
+        name = images.names[index]
+        try:
+            content = read_bytes(images.sources[index], name)
+            with open_picture(content, name) as image:
+                width, height, kind, gray = image.width, image.height, image.format or "", is_gray(image)
+                side = min(LARGEST_COMPARED, width, height)
+                x_SSC = pieces_of(image, name, whole, size=side, channels=3)[0]
+        except BrokenImageError as error:
+            return Inspection(reason=error.reason)
+    constant = bool((x_SSC == x_SSC[0, 0]).all())
+    picture = _hash(f"{width}×{height} ".encode() + x_SSC.tobytes())
+    return Inspection(None, width, height, kind, gray, constant, _hash(content), picture)
+
+
+def _hash(content: bytes) -> bytes:
+    return blake2b(content, digest_size=16).digest()
+
+
+def _findings(found: Check) -> Iterator[Finding]:
+    """The worst first."""
+    total = sum(split.num for split in found.splits)
+    reasons = Counter(broken.reason.partition(" (")[0] for split in found.splits for broken in split.broken)
+    if reasons:
+        most = "; ".join(f"{reason}: {num:,}" for reason, num in reasons.most_common(4))
+        yield wrong(
+            f"{reasons.total():,} of {plural(total, 'image')} cannot be decoded ({most}); "
+            "repair or remove them, or skip them in training with data.broken=skip"
+        )
+    else:
+        yield fine(f"all images decode ({total:,})")
+
+    across = [copies for copies in found.copies if len(set(copies.splits)) > 1]
+    inside = [copies for copies in found.copies if len(set(copies.splits)) < len(copies.splits)]
+    disputed = [copies for copies in found.copies if len(set(copies.labels) - {None}) > 1]
+    if across:
+        held = sum(split != "train" for copies in across for split in copies.splits)
+        yield wrong(
+            f"held-out images that are also in another split: {held:,}, such as {across[0].names[-1]!r}; "
+            "accuracies on them say nothing about new images, so remove them from one split"
+        )
+    if disputed:
+        one, other = disputed[0].names[:2]
+        yield wrong(f"pictures in several classes: {len(disputed):,}, such as {one!r} and {other!r}; keep one label")
+    if inside:
+        surplus = sum(len(copies.names) - len(set(copies.splits)) for copies in inside)
+        yield advice(
+            f"copies of another image in the same split: {surplus:,}, such as {inside[0].names[1]!r}; "
+            "if a test split is held out, both sides may get one"
+        )
+    if not found.copies:
+        yield fine("no picture appears twice")
+
+    constant = [name for split in found.splits for name in split.constant]
+    sides = [(min(side), max(side), num) for split in found.splits for side, num in split.sides.items()]
+    small = sum(num for shorter, _, num in sides if shorter < SMALL_SIDE)
+    wide = sum(num for shorter, longer, num in sides if longer > WIDE * shorter)
+    gray, decoded = sum(split.num_gray for split in found.splits), sum(num for *_, num in sides)
+    if constant:
+        yield advice(f"images of a single color: {len(constant):,}, such as {constant[0]!r}")
+    if small:
+        yield advice(f"images less than {SMALL_SIDE} pixels high or wide: {small:,}")
+    if wide:
+        yield advice(f"images over {WIDE} times as long as wide, which are squashed to a square: {wide:,}")
+    if 0 < gray < decoded:
+        yield advice(f"{gray:,} of {plural(decoded, 'image')} gray, the others in color; all are read as color")
+
+    if found.maybe_labels:
+        hint = where_labels_may_be(found.maybe_labels, "--label-column ")
+        yield advice(f"no label column of a usual name; {hint}")
+    for split in (split for split in found.splits if split.classes):
+        empty = [name for name, num in split.classes.items() if not num]
+        smallest, largest = min(split.classes.values()), max(split.classes.values())
+        if empty and split.name == "train":
+            yield wrong(f"classes without a training image that decodes: {len(empty):,}, such as {empty[0]!r}")
+        elif largest > UNBALANCED * max(1, smallest):
+            yield advice(
+                f"classes have from {smallest:,} to {largest:,} {split.name} images; "
+                "data.sampler=balanced gives each class its share of every batch"
+            )
+    if found.left_alone:
+        kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))
+        yield advice(
+            f"files ignored because their names are not those of images: {found.left_alone.total():,} ({kinds})"
+        )
+
+
+def _span(values: Any) -> str:
+    low, high = min(values, default=0), max(values, default=0)
+    return "" if not values else f"{low:,}" if low == high else f"{low:,}–{high:,}"

@@ -1,0 +1,528 @@
+"""Embed images with a trained encoder, and predict their classes.
+
+Worker processes decode the images, the device encodes them, and only a few batches are in memory at any time.
+Shapes: N images, B images of a batch, C channels, H height, W width, S side, D features, K classes.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image, ImageOps
+
+from contune.console import progress
+from contune.data import EncodedImages, ImageSet, TensorImages
+from contune.data.decode import Broken, BrokenImageError
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, split_folders, visible_files
+from contune.data.images import map_in_workers, num_workers, ranges
+from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shard
+from contune.device import choose_autocast, choose_device
+from contune.errors import UserError, unknown
+from contune.files import check_like, check_out, whole_file
+from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
+
+BATCH = 256
+KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float16())}
+PREDICTION_COLUMNS = ("path", "label", "class", "probability")
+_TASK = 32
+_METADATA = b"contune"
+
+Pictures = str | Path | Sequence[str | Path | Image.Image]
+"""A folder with images at any depth, an image, a parquet file or a folder of them; or a list of paths or PIL images."""
+
+
+# Sources
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
+
+    num: int
+    parts: Sequence[tuple[int, Callable[[], tuple[EncodedImages, list[str | None]]]]]
+    """How many images each part has, and how to open it."""
+
+
+def open_source(images: Pictures, label_column: str | None = None) -> Source:
+    if not isinstance(images, str | Path):
+        if label_column is not None:
+            raise UserError(f"label column {label_column!r} is only for parquet; remove it")
+        listed = _listed(images)
+        return Source(len(listed), [(len(listed), lambda: (listed, [None] * len(listed)))])
+    path = Path(images).expanduser()
+    if not os.path.lexists(path):
+        raise UserError(f"there is no file or folder at {str(images)!r}")
+    try:
+        shards = find_shards(path)
+        if shards:
+            for shard in shards:
+                label_of(read_schema(shard), label_column, shard)
+            counts = [int(pq.read_metadata(shard).num_rows) for shard in shards]
+            parts = [
+                (num, partial(_open_shard, shard, label_column)) for num, shard in zip(counts, shards, strict=True)
+            ]
+            if not sum(counts):
+                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
+            return Source(sum(counts), parts)
+        if label_column is not None:
+            raise UserError(f"a label column is only for parquet, not for {str(images)!r}; remove it")
+        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
+        labels = _folder_labels(path, paths)
+    except OSError as error:
+        raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
+    if not paths:
+        raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
+    return Source(len(paths), [(len(paths), lambda: (EncodedImages(paths, list(map(_as_text, paths))), labels))])
+
+
+def _open_shard(shard: str, label_column: str | None) -> tuple[EncodedImages, list[str | None]]:
+    """With labels as text, as training names the classes; None for a row without a label."""
+    schema = read_schema(shard)
+    label = label_of(schema, label_column, shard)
+    names = names_in_metadata(schema, label)
+    images, values = read_shard(shard, label)
+    no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
+    known = {str(position): name for position, name in enumerate(names or ())}
+    texts = [str(int(value) if isinstance(value, bool) else value) for value in values]
+    return images, [
+        None if value in no_label else known.get(text, text) for value, text in zip(values, texts, strict=True)
+    ]
+
+
+def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
+    """The class folder of each file, as in training; None for a file outside of any."""
+    if not folder.is_dir():
+        return [None]
+    inside = [Path(path).relative_to(folder).parts for path in paths]
+    splits = {part.name for part in split_folders(folder).values()}
+    tops = {parts[0] for parts in inside}
+    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_FOLDERS.values())):
+        splits = tops  # such as `test` alone
+    folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
+    return [_as_text(names[0]) if names else None for names in folders]
+
+
+def _as_text(path: str) -> str:
+    """Tables hold only text, so other bytes in a file name are written as \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
+    """Paths and PIL images as picture files. An image that cannot be read is an empty file."""
+    if not isinstance(items, Sequence) or not items:
+        raise UserError(
+            "images must be a folder, an image file, parquet, or a list of paths or PIL images; "
+            "for pixels call the encoder: contune.load_encoder(run)(uint8 tensor of shape (N, C, H, W))"
+        )
+    sources: list[Any] = []
+    names: list[str] = []
+    for number, item in enumerate(items):
+        if isinstance(item, Image.Image):
+            sources.append(_picture_bytes(item))
+            names.append(f"images#{number}")
+        elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
+            sources.append(path)
+            names.append(_as_text(path))
+        else:
+            raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
+    return EncodedImages(sources, names)
+
+
+def _picture_bytes(picture: Image.Image) -> bytes:
+    """As an uncompressed file, so that PIL images and files are decoded alike."""
+    file = io.BytesIO()
+    with suppress(Exception):  # Pillow raises nearly anything for a damaged or closed picture
+        picture = ImageOps.exif_transpose(picture)
+        mode = {"La": "LA", "RGBa": "RGBA", "HSV": "RGB"}.get(picture.mode, picture.mode)  # what TIFF lacks
+        picture.convert("RGBA" if "transparency" in picture.info else mode).save(file, format="TIFF")
+    return file.getvalue()
+
+
+def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
+    """For training: uint8 pixels (N, H, W) or (N, H, W, C), a list of paths or PIL images, or a folder of images.
+
+    Only a folder of class folders has labels; its class names are the second value.
+    """
+    if isinstance(images, str | Path):
+        folder = Path(images).expanduser()
+        if not folder.is_dir():
+            raise UserError(f"{str(folder)!r} is not a folder; use a folder of images or a list of paths")
+        splits = folder_splits(folder)
+        if splits.test is not None or splits.val is not None:
+            raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
+        return splits.train, splits.class_names
+    if isinstance(images, Sequence) and len(images) and isinstance(images[0], str | Path | Image.Image):
+        listed = _listed(images)
+        return ImageSet(images=listed, labels=None, names=listed.names), ()
+    pixels = np.asarray(images)
+    x_NHWC = pixels[..., None] if pixels.ndim == 3 else pixels
+    if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] not in (1, 3) or 0 in x_NHWC.shape:
+        raise UserError(
+            f"an array of {pixels.dtype} and shape {pixels.shape} is not a set of images; use uint8 (N, H, W) or "
+            "(N, H, W, C) with C = 1 or 3. For floats from 0 to 1: (images * 255).round().astype('uint8')"
+        )
+    x_NCHW = torch.from_numpy(np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)))
+    names = [f"images#{number}" for number in range(len(x_NCHW))]
+    return ImageSet(images=TensorImages(x_NCHW), labels=None, names=names), ()
+
+
+# Embeddings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """A batch of images with their embeddings."""
+
+    paths: list[str]
+    """File paths, or 'file.parquet#12' for row 12 of a parquet file."""
+    labels: list[str | None]
+    """The class folder or the label column, if there is one."""
+    embeddings: np.ndarray
+    """float32 (B, D): the encoder's features. L2-normalize them for cosine similarity."""
+    broken: list[Broken] = field(default_factory=list)
+    """Images that could not be decoded and have no embedding."""
+
+
+def embed(
+    run: str | Path | ImageEncoder,
+    images: Pictures | Source,
+    *,
+    batch: int = BATCH,
+    device: str = "auto",
+    broken: str = "skip",
+    workers: int | None = None,
+    start: int = 0,
+    label_column: str | None = None,
+) -> Iterator[Embedded]:
+    """Embed a folder, an image, parquet, or a list of paths or PIL images, one batch at a time.
+
+        for part in contune.embed("runs/photos", "photos/"):
+            index.add(part.paths, part.embeddings)
+
+    `run` is a run folder, or an encoder from `contune.load_encoder`, which moves to the device and keeps its mode.
+    Images are prepared as in training. An image that cannot be decoded is listed in the `broken` of its batch, or
+    raises with broken="stop". `workers` processes decode. [default: one per core] `start` skips the first images, in
+    sorted order. `label_column` chooses a column of a parquet file.
+    """
+    if broken not in ("skip", "stop"):
+        raise unknown("value for broken images", broken, ("skip", "stop"))
+    if batch < 1:
+        raise UserError(f"batch={batch} is not possible; use 1 or more")
+    encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
+    source = images if isinstance(images, Source) else open_source(images, label_column)
+    if not 0 <= start <= source.num:
+        raise UserError(f"start={start} is not possible; use 0 to {source.num}")
+    workers = num_workers(source.num - start, workers)
+    return _embedded(encoder, source, batch, choose_device(device), broken == "stop", workers, start)
+
+
+def _embedded(
+    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int, start: int
+) -> Iterator[Embedded]:
+    autocast = choose_autocast("auto", device)
+    encoder.to(device)
+    decoded = _decoded(source, encoder.spec.image_size, encoder.spec.channels, workers, start)
+    while part := list(islice(decoded, batch)):
+        errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
+        if stop and errors:
+            raise errors[0]
+        good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
+        embeddings_BD = np.empty((0, encoder.num_features), np.float32)
+        if good:
+            x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(device)
+            with torch.no_grad(), evaluating(encoder), autocast():
+                embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
+        finite_B = np.isfinite(embeddings_BD).all(axis=1)
+        if not finite_B.all():
+            raise UserError(f"the features of {good[int(finite_B.argmin())][0]!r} are not finite; the encoder diverged")
+        yield Embedded(
+            paths=[name for name, _, _ in good],
+            labels=[label for _, label, _ in good],
+            embeddings=embeddings_BD,
+            broken=[Broken(error.name, error.reason) for error in errors],
+        )
+
+
+def _decoded(
+    source: Source, size: int, channels: int, workers: int, start: int
+) -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
+    """Name, label and pixels of each image from `start` on."""
+    for num, open_part in source.parts:
+        if start < num:
+            images, labels = open_part()
+            decode = partial(_decode_range, images, size, channels)
+            pixels = chain.from_iterable(map_in_workers(decode, ranges(num, _TASK, start), workers=workers))
+            yield from zip(islice(images.names, start, None), labels[start:], pixels, strict=True)
+        start = max(0, start - num)
+
+
+def _decode_range(images: EncodedImages, size: int, channels: int, task: range) -> list[np.ndarray | BrokenImageError]:
+    decoded: list[np.ndarray | BrokenImageError] = []
+    for index in task:
+        try:
+            decoded.append(images.decode(index, size, channels))
+        except BrokenImageError as error:
+            decoded.append(error)
+    return decoded
+
+
+def none_decoded(broken: Sequence[Broken]) -> UserError:
+    return UserError(f"no image can be decoded; the first, {broken[0].name!r}, {broken[0].reason}")
+
+
+# The table of embeddings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """The result of `write_embeddings`."""
+
+    num: int
+    num_features: int
+    broken: list[Broken]
+    seconds: float
+
+
+def write_embeddings(
+    run: Path,
+    images: Pictures,
+    out: Path,
+    *,
+    dtype: str = "float32",
+    batch: int = BATCH,
+    device: str = "auto",
+    broken: str = "skip",
+    workers: int | None = None,
+    label_column: str | None = None,
+) -> Written:
+    """Write a parquet table with the columns path, label and embedding. It replaces only an earlier such table.
+
+    The schema metadata `contune` names the encoder.
+    """
+    if dtype not in KINDS:
+        raise unknown("dtype", dtype, KINDS)
+    check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
+    check_like(out, lambda path: Stored.open(path) is not None)
+    encoder, source, began = load_encoder(run), open_source(images, label_column), time.perf_counter()
+    kind, arrow = KINDS[dtype]
+    embedding = pa.list_(arrow, encoder.num_features)
+    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec), "folder": os.getcwd()}
+    schema = pa.schema(
+        {"path": pa.string(), "label": pa.string(), "embedding": embedding}, {_METADATA: json.dumps(about)}
+    )
+    skipped: list[Broken] = []
+    num = 0
+    with (
+        progress("embed", source.num, unit="images") as advance,
+        whole_file(out) as part_file,
+        pq.ParquetWriter(part_file, schema) as writer,
+    ):
+        for part in embed(encoder, source, batch=batch, device=device, broken=broken, workers=workers):
+            with np.errstate(over="ignore"):
+                values = part.embeddings.astype(kind)
+            if not np.isfinite(values).all():
+                raise UserError(f"features up to {np.abs(part.embeddings).max():.3g} do not fit {dtype}; use float32")
+            flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), type=arrow), encoder.num_features)
+            writer.write_table(pa.table([part.paths, part.labels, flat], schema=schema))
+            num, skipped = num + len(part.paths), skipped + part.broken
+            advance(num + len(skipped), f"{(num + len(skipped)) / (time.perf_counter() - began):,.0f} images/s")
+        if not num:
+            raise none_decoded(skipped)
+    seconds = time.perf_counter() - began
+    return Written(num=num, num_features=encoder.num_features, broken=skipped, seconds=seconds)
+
+
+def encoder_digest(run: Path) -> str:
+    """Identifies the encoder: embeddings of two different encoders cannot be compared."""
+    with (run / ENCODER_FILE if run.is_dir() else run).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A table that `write_embeddings` wrote."""
+
+    path: Path
+    encoder: str
+    folder: Path
+
+    @classmethod
+    def open(cls, path: Path) -> "Stored | None":
+        """None if it is something else."""
+        if path.suffix.lower() != ".parquet" or not path.is_file():
+            return None
+        with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+            about = json.loads(pq.read_schema(path).metadata[_METADATA])
+            return cls(path, str(about["encoder"]), Path(about["folder"]))
+        return None
+
+    def located(self, path: str) -> str:
+        """Where an image is, if its path is relative to the folder that the table was made in."""
+        is_here = os.path.exists(path) or os.path.exists(path.rpartition("#")[0])
+        return path if is_here else str(self.folder / path)
+
+    def read(self, run: Path) -> Iterator[Embedded]:
+        if encoder_digest(run) != self.encoder:
+            raise UserError(
+                f"{self.path} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
+            )
+        with pq.ParquetFile(self.path, pre_buffer=False) as file:
+            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+                column = rows["embedding"]
+                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
+                yield Embedded(
+                    paths=rows["path"].to_pylist(),
+                    labels=rows["label"].to_pylist(),
+                    embeddings=embeddings_BD.astype(np.float32),
+                )
+
+
+# Predictions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """A batch of images with the probability of each class."""
+
+    paths: list[str]
+    labels: list[str | None]
+    """The class folder or the label column, if there is one."""
+    class_names: tuple[str, ...]
+    probabilities: np.ndarray
+    """float32 (B, K)"""
+    broken: list[Broken]
+
+    @property
+    def classes(self) -> list[str]:
+        """The most probable class of each image."""
+        return [self.class_names[index] for index in self.probabilities.argmax(axis=1)]
+
+
+def predict(
+    run: str | Path,
+    images: Pictures | Source,
+    *,
+    batch: int = BATCH,
+    device: str = "auto",
+    broken: str = "skip",
+    workers: int | None = None,
+    label_column: str | None = None,
+) -> Iterator[Predicted]:
+    """Predict the classes of a folder, an image, parquet, or a list, one batch at a time.
+
+        for part in contune.predict("runs/photos", "new-photos/"):
+            print(*zip(part.paths, part.classes))
+
+    Cross-entropy trained its classifier with the encoder; other methods use the linear probe. Arguments as for
+    `contune.embed`.
+    """
+    encoder, classifier = load_encoder(run), load_classifier(Path(run))
+    if classifier.weight_KD.shape[1] != encoder.num_features:
+        raise UserError(
+            f"the classifier of {run} expects {classifier.weight_KD.shape[1]} features, but its encoder has "
+            f"{encoder.num_features}; `contune eval {run}` writes one that fits"
+        )
+    parts = embed(
+        encoder, images, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
+    )
+    return (
+        Predicted(
+            paths=part.paths,
+            labels=part.labels,
+            class_names=classifier.class_names,
+            probabilities=classifier.probabilities(torch.from_numpy(part.embeddings)).numpy(),
+            broken=part.broken,
+        )
+        for part in parts
+    )
+
+
+def write_predictions(
+    run: Path,
+    images: Pictures,
+    out: Path | None,
+    *,
+    batch: int = BATCH,
+    device: str = "auto",
+    broken: str = "skip",
+    workers: int | None = None,
+    label_column: str | None = None,
+) -> Predicted:
+    """Predict all images, and write a .csv, .json or .parquet file. It replaces only an earlier file of predictions."""
+    if out is not None:
+        if out.suffix.lower() not in (".csv", ".json", ".parquet"):
+            raise UserError(f"--out {out} must end in .csv, .json or .parquet")
+        check_out(out, *([images] if isinstance(images, str | Path) else []))
+        check_like(out, lambda path: tuple(_columns(path)[: len(PREDICTION_COLUMNS)]) == PREDICTION_COLUMNS)
+    source = open_source(images, label_column)
+    parts: list[Predicted] = []
+    with progress("predict", source.num, unit="images") as advance:
+        for part in predict(run, source, batch=batch, device=device, broken=broken, workers=workers):
+            parts.append(part)
+            advance(sum(len(part.paths) + len(part.broken) for part in parts), "")
+    everything = Predicted(
+        paths=[path for part in parts for path in part.paths],
+        labels=[label for part in parts for label in part.labels],
+        class_names=parts[0].class_names,
+        probabilities=np.concatenate([part.probabilities for part in parts]),
+        broken=[broken for part in parts for broken in part.broken],
+    )
+    if not everything.paths:
+        raise none_decoded(everything.broken)
+    if out is not None:
+        with whole_file(out) as part_file:
+            _write_predictions(everything, part_file, out.suffix.lower())
+    return everything
+
+
+def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
+    """path, label, class and probability of each image, then the probabilities of all classes."""
+    p_NK, best_N = found.probabilities, found.probabilities.max(axis=1)
+    if suffix == ".parquet":
+        columns = {
+            "path": pa.array(found.paths, type=pa.string()),
+            "label": pa.array(found.labels, type=pa.string()),
+            "class": pa.array(found.classes, type=pa.string()),
+            "probability": pa.array(best_N),
+            "probabilities": pa.FixedSizeListArray.from_arrays(pa.array(p_NK.reshape(-1)), p_NK.shape[1]),
+        }
+        pq.write_table(pa.table(columns, metadata={"class_names": json.dumps(found.class_names)}), path)
+        return
+    rounded_NK = p_NK.astype(np.float64).round(6).tolist()
+    rows = zip(found.paths, found.labels, found.classes, rounded_NK, strict=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        if suffix == ".csv":
+            out = csv.writer(file)
+            out.writerow([*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)])
+            for image, label, name, p in rows:
+                out.writerow([image, label or "", name, f"{max(p):.6f}", *(f"{x:.6f}" for x in p)])
+        else:
+            objects = [
+                dict(zip(PREDICTION_COLUMNS, (image, label, name, max(p)), strict=True))
+                | {"probabilities": dict(zip(found.class_names, p, strict=True))}
+                for image, label, name, p in rows
+            ]
+            file.write("[\n" + ",\n".join(map(json.dumps, objects)) + "\n]\n")
+
+
+def _columns(path: Path) -> Sequence[str]:
+    """The columns of a file of predictions; in JSON, of its first image."""
+    if path.suffix.lower() == ".parquet":
+        return list(pq.read_schema(path).names)
+    with path.open(encoding="utf-8") as file:
+        first = file.readline().rstrip("\n")
+        return first.split(",") if path.suffix.lower() == ".csv" else list(json.loads(file.readline().rstrip(",\n")))
