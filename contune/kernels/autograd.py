@@ -35,7 +35,8 @@ class PairLoss(torch.autograd.Function):
         ctx.dtype, ctx.at_once = z_ND.dtype, at_once
         ctx.set_materialize_grads(False)
         if at_once:
-            loss, total_N, grad_ND = fused.loss_and_gradient(z_ND, labels_N, settings)  # type: ignore[arg-type]  # labels, for `fused`
+            assert labels_N is not None
+            loss, total_N, grad_ND = fused.loss_and_gradient(z_ND, labels_N, settings)
             ctx.save_for_backward(grad_ND)
             ctx.mark_non_differentiable(total_N)
             return loss, total_N
@@ -53,7 +54,6 @@ class PairLoss(torch.autograd.Function):
             pairs = Pairs(x_ND, x_ND, labels_N, labels_N, weights_NM, self_start=0)
         pairs = backend.arrange(pairs, settings)
         stats_4N = backend.statistics(pairs, settings)
-        total_N = stats_4N[2].clone() if settings.reduction == "none" else stats_4N[2]
         if settings.reduction == "none":
             loss, num_usable = stats_4N[0].clone(), stats_4N.new_empty(())  # the caller may change it in place
         elif spread:
@@ -66,7 +66,7 @@ class PairLoss(torch.autograd.Function):
         *tensors, ctx.self_start = pairs
         ctx.save_for_backward(norm_N, norm_M, num_usable, stats_4N, *tensors)
         ctx.settings, ctx.backend = settings, backend
-        ctx.mark_non_differentiable(total_N)
+        ctx.mark_non_differentiable(total_N := stats_4N[2])
         return loss, total_N
 
     @staticmethod
@@ -83,7 +83,7 @@ class PairLoss(torch.autograd.Function):
     @staticmethod
     def _gradients(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor | None]:
         norm_N, norm_M, num_usable, stats_4N, *tensors = ctx.saved_tensors
-        pairs, settings, gradient = Pairs(*tensors, ctx.self_start), ctx.settings, ctx.backend.gradient
+        pairs, settings, gradient = Pairs._make([*tensors, ctx.self_start]), ctx.settings, ctx.backend.gradient
         divisor = num_usable if settings.reduction == "mean" else torch.ones_like(num_usable)
         if ctx.partition is not None:
             # Averaging over processes, as DistributedDataParallel does, then gives the gradient of one process.
@@ -104,33 +104,23 @@ class PairLoss(torch.autograd.Function):
 
 @torch.library.custom_op("contune::pair_loss", mutates_args=())
 def pair_loss_op(
-    z_ND: Tensor,
-    labels_N: Tensor,
-    temperature: float,
-    k1: float,
-    k2: float,
-    variant: str,
-    precision: str,
-    normalize: bool,
-    reduction: str,
-    backend: str,
+    z_ND: Tensor, labels_N: Tensor, numbers: list[float], words: str, normalize: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of a plain batch as one operator, which `torch.compile` keeps whole instead of tracing into it.
 
-    Returns the reduced loss, the number of usable anchors, and the anchors' statistics (4, N).
+    Returns the reduced loss, the number of usable anchors, and the anchors' statistics (4, N). `numbers` are
+    temperature, k1 and k2; `words` are variant, precision, reduction and backend.
     """
-    settings = LossSettings(temperature, k1, k2, variant, precision, normalize, reduction)
-    module, pairs, _ = _plain_batch(z_ND, labels_N, settings, backend)
-    stats_4N = module.statistics(pairs, settings)
-    loss, num_usable = module.reduce(stats_4N, reduction)
-    return (stats_4N[0].clone() if reduction == "none" else loss), num_usable, stats_4N
+    settings, backend, pairs, _ = _plain_batch(z_ND, labels_N, numbers, words, normalize)
+    stats_4N = backend.statistics(pairs, settings)
+    loss, num_usable = backend.reduce(stats_4N, settings.reduction)
+    return (stats_4N[0].clone() if settings.reduction == "none" else loss), num_usable, stats_4N
 
 
 @pair_loss_op.register_fake
-def _(z_ND: Tensor, labels_N: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
-    num, reduction = z_ND.shape[0], settings[-2]
-    dtype = torch.float64 if z_ND.dtype == torch.float64 else torch.float32
-    loss = z_ND.new_empty(num if reduction == "none" else (), dtype=dtype)
+def _(z_ND: Tensor, labels_N: Tensor, numbers: Any, words: str, normalize: bool) -> tuple[Tensor, Tensor, Tensor]:
+    num, dtype = z_ND.shape[0], torch.float64 if z_ND.dtype == torch.float64 else torch.float32
+    loss = z_ND.new_empty(num if words.split()[2] == "none" else (), dtype=dtype)
     return loss, z_ND.new_empty((), dtype=dtype), z_ND.new_empty((4, num), dtype=dtype)
 
 
@@ -141,20 +131,14 @@ def pair_loss_backward_op(
     labels_N: Tensor,
     num_usable: Tensor,
     stats_4N: Tensor,
-    temperature: float,
-    k1: float,
-    k2: float,
-    variant: str,
-    precision: str,
+    numbers: list[float],
+    words: str,
     normalize: bool,
-    reduction: str,
-    backend: str,
 ) -> Tensor:
-    settings = LossSettings(temperature, k1, k2, variant, precision, normalize, reduction)
-    module, pairs, norm_N = _plain_batch(z_ND, labels_N, settings, backend)
-    divisor = num_usable if reduction == "mean" else torch.ones_like(num_usable)
+    settings, backend, pairs, norm_N = _plain_batch(z_ND, labels_N, numbers, words, normalize)
+    divisor = num_usable if settings.reduction == "mean" else torch.ones_like(num_usable)
     anchors = (grad.expand(len(z_ND)), stats_4N)
-    result: Tensor = module.gradient(pairs, settings, anchors, anchors, divisor, norm_N, z_ND.dtype)
+    result: Tensor = backend.gradient(pairs, settings, anchors, anchors, divisor, norm_N, z_ND.dtype)
     return result
 
 
@@ -164,12 +148,15 @@ def _(grad: Tensor, z_ND: Tensor, *rest: Any) -> Tensor:
 
 
 def _plain_batch(
-    z_ND: Tensor, labels_N: Tensor, settings: LossSettings, backend: str
-) -> tuple[ModuleType, Pairs, Tensor | None]:
+    z_ND: Tensor, labels_N: Tensor, numbers: list[float], words: str, normalize: bool
+) -> tuple[LossSettings, ModuleType, Pairs, Tensor | None]:
+    variant, precision, reduction, name = words.split()
+    settings = LossSettings._make([*numbers, variant, precision, normalize, reduction])
     on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, None, settings) is None
-    module = fused if backend == "fused" or (backend == "auto" and on_gpu) else chunked
-    x_ND, norm_N = module.prepare(z_ND, settings)
-    return module, module.arrange(Pairs(x_ND, x_ND, labels_N, labels_N, self_start=0), settings), norm_N
+    backend = fused if name == "fused" or (name == "auto" and on_gpu) else chunked
+    x_ND, norm_N = backend.prepare(z_ND, settings)
+    pairs = backend.arrange(Pairs(x_ND, x_ND, labels_N, labels_N, self_start=0), settings)
+    return settings, backend, pairs, norm_N
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

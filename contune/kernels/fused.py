@@ -11,7 +11,7 @@ Shapes: R anchors, C candidates, D embedding size, S splits of the columns.
 
 import math
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -221,15 +221,8 @@ def _(a_NK: Tensor, b_KM: Tensor) -> Tensor:
     return a_NK.new_empty((a_NK.shape[0], b_KM.shape[1]), dtype=torch.float32)
 
 
-class _SmallOptions(NamedTuple):
-    key: tuple[object, ...]
-    by_name: dict[str, Any]
-    constants: tuple[Any, ...]
-    """Those that are arguments of the kernels, in their order."""
-
-
-_compiled: dict[tuple[object, ...], Any] = {}
-"""Small kernels as Triton compiled them, by all that it looks at to choose one. Choosing takes longer than a launch."""
+_compiled: dict[tuple[object, ...], tuple[Any, Any]] = {}
+"""The small kernels as Triton compiled them, by all that it looks at. Looking takes longer than a launch."""
 
 
 def is_small(z_ND: Tensor, settings: LossSettings) -> bool:
@@ -253,41 +246,41 @@ def is_small(z_ND: Tensor, settings: LossSettings) -> bool:
 def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor, Tensor]:
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
     num, dim = z_ND.shape
-    temperature, k1, k2 = settings[:3]
-    options = _small_options(dim, settings.precision, settings.variant, k1 > 0)
-    scale = HALF_SCALE if settings.precision == "fast" else 1.0
-    to_log2 = LOG2_E / temperature
+    temperature, k1, k2, variant, precision = settings[:5]
+    mean, scale, to_log2 = (
+        settings.reduction == "mean",
+        HALF_SCALE if precision == "fast" else 1.0,
+        LOG2_E / temperature,
+    )
     anchors_7N = torch.empty((7, num), device=z_ND.device)
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
-    _launch_small(
-        "small_statistics_kernel", z_ND, labels_N,
-        (anchors_7N, num, *z_ND.stride(), to_log2, temperature, k1, k2, scale), options,
+    statistics_arguments = (anchors_7N, num, *z_ND.stride(), to_log2, temperature, k1, k2, scale)
+    gradient_arguments = (
+        anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, temperature * k1, k2, scale, mean
     )  # fmt: skip
-    _launch_small(
-        "small_gradient_kernel", z_ND, labels_N,
-        (anchors_7N, loss, grad_ND, num, *z_ND.stride(),
-         to_log2, temperature, temperature * k1, k2, scale, settings.reduction == "mean"), options,
-    )  # fmt: skip
+    constants = _small_constants(dim, precision, variant, k1 > 0)
+    aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
+    key = (z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, precision, variant, k1 > 0, mean)
+    grid = (-(-num // SMALL_ROW_BLOCK), 1, 1)
+    known = _compiled.get(key)
+    if known is None:
+        # The interpreter compiles nothing: there these are None, and the dictionary stays empty.
+        kernels, options = _kernels(), {**constants, "num_warps": 4, "num_stages": 2}
+        first = kernels.small_statistics_kernel[grid](z_ND, labels_N, *statistics_arguments, **options)
+        second = kernels.small_gradient_kernel[grid](z_ND, labels_N, *gradient_arguments, **options)
+        if first is not None:
+            _compiled[key] = (first, second)
+    else:
+        known[0][grid](z_ND, labels_N, *statistics_arguments, *constants.values())
+        known[1][grid](z_ND, labels_N, *gradient_arguments, *constants.values())
     return loss, anchors_7N[1], grad_ND
 
 
-def _launch_small(name: str, z_ND: Tensor, labels_N: Tensor, rest: tuple[object, ...], options: _SmallOptions) -> None:
-    """One program for each block of anchors."""
-    aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
-    key = (name, z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, options.key, rest[-1] is True)
-    grid = (-(-z_ND.shape[0] // SMALL_ROW_BLOCK), 1, 1)
-    known = _compiled.get(key)
-    if known is None:
-        # The interpreter compiles nothing, and so returns nothing to remember.
-        _compiled[key] = getattr(_kernels(), name)[grid](z_ND, labels_N, *rest, **options.by_name)
-    else:
-        known[grid](z_ND, labels_N, *rest, *options.constants)
-
-
 @cache
-def _small_options(dim: int, precision: str, variant: str, pulls: bool) -> _SmallOptions:
+def _small_constants(dim: int, precision: str, variant: str, pulls: bool) -> dict[str, Any]:
+    """In the order of the kernels' arguments."""
     half = precision == "fast"
-    constants = {
+    return {
         "D": dim,
         "BD": padded(dim),
         "BM": SMALL_ROW_BLOCK,
@@ -297,8 +290,6 @@ def _small_options(dim: int, precision: str, variant: str, pulls: bool) -> _Smal
         "HALF": half,
         "PRECISION": "tf32" if half else "tf32x3",
     }
-    by_name = {**constants, "num_warps": 4, "num_stages": 2}
-    return _SmallOptions((dim, precision, variant, pulls), by_name, tuple(constants.values()))
 
 
 def padded(dim: int) -> int:

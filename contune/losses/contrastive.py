@@ -1,7 +1,7 @@
 """The tuned contrastive loss and the two losses it contains: SupCon (k1 = 0, k2 = 1) and NT-Xent."""
 
 import math
-from numbers import Real
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -115,17 +115,30 @@ def ntxent_loss(
 class _LossModule(nn.Module):
     """Keeps the settings of a loss function as attributes and passes them on."""
 
+    function: Callable[..., Tensor]
+
     def __init__(self, **settings: Any) -> None:
         super().__init__()
         self.names = tuple(settings)
         for name, value in settings.items():
             setattr(self, name, value)
         shared = {name: value for name, value in settings.items() if name in LossSettings._fields}
-        check_settings(LossSettings(**{"k1": 0.0, "k2": 1.0} | shared), self.backend)
+        check_settings(LossSettings(**{"k1": 0.0, "k2": 1.0} | shared), settings["backend"])
 
     @property
     def settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.names}
+
+    def forward(
+        self,
+        z: Tensor,
+        labels: Tensor | None = None,
+        positives: Tensor | None = None,
+        candidates: Tensor | None = None,
+        candidate_labels: Tensor | None = None,
+    ) -> Tensor:
+        apart = {"candidates": candidates, "candidate_labels": candidate_labels}
+        return type(self).function(z, labels, positives=positives, **apart, **self.settings)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -133,6 +146,8 @@ class _LossModule(nn.Module):
 
 class TCLLoss(_LossModule):
     """`tcl_loss` as a Module."""
+
+    function = staticmethod(tcl_loss)
 
     def __init__(
         self,
@@ -151,20 +166,11 @@ class TCLLoss(_LossModule):
             precision=precision, distributed=distributed,
         )  # fmt: skip
 
-    def forward(
-        self,
-        z: Tensor,
-        labels: Tensor | None = None,
-        positives: Tensor | None = None,
-        candidates: Tensor | None = None,
-        candidate_labels: Tensor | None = None,
-    ) -> Tensor:
-        apart = {"candidates": candidates, "candidate_labels": candidate_labels}
-        return tcl_loss(z, labels, positives=positives, **apart, **self.settings)
-
 
 class SupConLoss(_LossModule):
     """`supcon_loss` as a Module."""
+
+    function = staticmethod(supcon_loss)
 
     def __init__(
         self,
@@ -182,20 +188,11 @@ class SupConLoss(_LossModule):
             precision=precision, distributed=distributed,
         )  # fmt: skip
 
-    def forward(
-        self,
-        z: Tensor,
-        labels: Tensor | None = None,
-        positives: Tensor | None = None,
-        candidates: Tensor | None = None,
-        candidate_labels: Tensor | None = None,
-    ) -> Tensor:
-        apart = {"candidates": candidates, "candidate_labels": candidate_labels}
-        return supcon_loss(z, labels, positives=positives, **apart, **self.settings)
-
 
 class NTXentLoss(_LossModule):
     """`ntxent_loss` as a Module."""
+
+    function = staticmethod(ntxent_loss)
 
     def __init__(
         self,
@@ -212,7 +209,7 @@ class NTXentLoss(_LossModule):
             precision=precision, distributed=distributed,
         )  # fmt: skip
 
-    def forward(
+    def forward(  # type: ignore[override]  # ids instead of labels
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
     ) -> Tensor:
         return ntxent_loss(z, ids, candidates=candidates, candidate_ids=candidate_ids, **self.settings)
@@ -265,7 +262,7 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
 def check_number(name: str, value: object, *, zero: bool = True) -> float:
     """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if not isinstance(number, Real) or not 0 <= number < math.inf or (number == 0 and not zero):
+    if not isinstance(number, int | float) or not 0 <= number < math.inf or (number == 0 and not zero):
         raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
     return float(number)
 

@@ -37,7 +37,8 @@ def pair_loss(
     num_pairs = z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learns_temperature
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
-        compiled_loss: Tensor = autograd.pair_loss_op(z, labels, *settings, backend)[0]
+        words = f"{settings.variant} {settings.precision} {settings.reduction} {backend}"
+        compiled_loss: Tensor = autograd.pair_loss_op(z, labels, list(settings[:3]), words, settings.normalize)[0]
         return compiled_loss
 
     learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
