@@ -1,13 +1,14 @@
-"""What all tests share: hypothesis without deadlines (shared machines are slow at times), small thread pools."""
+"""What all tests share: hypothesis without deadlines, small thread pools, one small trained run."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 
 if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which asks while it is imported
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which reads it then
 
 from contune.device import torchvision  # noqa: F401  (before any test or library imports torchvision by itself)
 
@@ -16,9 +17,20 @@ settings.load_profile("contune")
 torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A finished run of two epochs with everything on, not to be changed, and what it printed."""
+    from command_line import contune
+
+    folder = tmp_path_factory.mktemp("digits") / "run"
+    outcome = contune("train", "optim.epochs=2", "run.log_every=5", "--out", folder)
+    assert outcome.code == 0, outcome.err
+    return folder, outcome.out
+
+
 @pytest.fixture(autouse=True)
 def nothing_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU a batch without positives is looked for once for each size, and every test may be the first."""
-    from contune.losses import reduction
+    """On a GPU, batches without positives are looked for once per batch size; every test starts afresh."""
+    from contune.losses import dispatch
 
-    monkeypatch.setattr(reduction, "_sizes_seen", set())
+    monkeypatch.setattr(dispatch, "_sizes_seen", set())

@@ -1,4 +1,4 @@
-"""The config tree: overrides of every type, what is refused, save and load, what stands for a run."""
+"""The config tree: overrides of every type, bad values, save and load, fingerprints."""
 
 from pathlib import Path
 
@@ -62,34 +62,30 @@ def test_the_same_method_again_keeps_its_knobs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "sentence"),
+    ("assignment", "words"),
     [
-        ("optim.epoch=3", "unknown setting 'optim.epoch'; did you mean optim.epochs"),
-        ("epochs=3", "unknown setting 'epochs'; did you mean optim.epochs"),
-        ("method.margin=1", "unknown setting 'method.margin'"),
-        ("method.name=supcom", "unknown method 'supcom'; did you mean supcon"),
-        ("optim.name=sdg", "unknown optim.name 'sdg'; did you mean sgd"),
-        ("data.channels=2", "data.channels must be 1 or 3, got 2"),
-        ("optim.epochs=1.5", "optim.epochs must be a whole number, got '1.5'"),
-        ("optim.lr=fast", "optim.lr must be a number, got 'fast'"),
-        ("optim.lr=nan", "optim.lr must be above 0, got nan"),
-        ("optim.lr=inf", "optim.lr must be finite, got inf"),
-        ("optim.momentum=1.5", "optim.momentum must be 1 or less, got 1.5"),
-        ("eval.online=maybe", "eval.online must be true or false, got 'maybe'"),
-        ("data.val_fraction=-0.1", "data.val_fraction must be 0 or more, got -0.1"),
-        ("optim.epochs", "'optim.epochs' is not KEY=VALUE; write for example optim.epochs=100"),
-        ("=3", "'=3' is not KEY=VALUE"),
+        ("optim.epoch=3", "did you mean optim.epochs"),
+        ("epochs=3", "did you mean optim.epochs"),
+        ("method.margin=1", "method.margin"),
+        ("method.settings=1", "method.settings"),
+        ("method.name=supcom", "did you mean supcon"),
+        ("optim.name=sdg", "did you mean sgd"),
+        ("data.channels=2", "choose from 1, 3"),
+        ("optim.epochs=1.5", "whole number"),
+        ("optim.lr=fast", "a number"),
+        ("optim.lr=nan", "above 0"),
+        ("optim.lr=inf", "finite"),
+        ("optim.momentum=1.5", "1 or less"),
+        ("eval.online=maybe", "true or false"),
+        ("data.val_fraction=-0.1", "0 or more"),
+        ("augment.per_view=none", "augment.views=2"),
+        ("optim.epochs", "KEY=VALUE"),
+        ("=3", "KEY=VALUE"),
     ],
 )
-def test_what_is_refused(assignment: str, sentence: str) -> None:
-    with pytest.raises(UserError) as caught:
+def test_bad_settings(assignment: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
         Config().override([assignment])
-    assert str(caught.value).startswith(sentence)
-
-
-def test_settings_that_need_each_other() -> None:
-    with pytest.raises(UserError, match=r"names 1 policies for augment\.views=2; give one for each view"):
-        Config().override(["augment.per_view=none"])
 
 
 def test_the_fingerprint_stands_for_what_is_computed() -> None:
@@ -116,44 +112,40 @@ def test_differences_are_named_and_machine_settings_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "words"),
     [
-        ("{", "is not a config that contune wrote"),
-        ("[]", "is not a config that contune wrote"),
-        ("\xff", "is not a config that contune wrote"),
-        ('{"optim": {"epochs": "many"}}', "is not a config that contune wrote"),
-        ('{"optim": 3}', "is not a config that contune wrote"),
-        ('{"optimizer": {}}', "unknown section 'optimizer'; did you mean optim"),
-        ('{"optim": {"learning_rate": 1}}', "unknown setting 'optim.learning_rate'"),
-        ('{"method": {"name": "nothing"}}', "unknown method 'nothing'"),
+        ("{", "not a config"),
+        ("[]", "not a config"),
+        ("\xff", "not a config"),
+        ('{"optim": {"epochs": "many"}}', "optim.epochs"),
+        ('{"optim": {"epochs": true}}', "optim.epochs"),
+        ('{"optim": {"lr": [0.1]}}', "optim.lr"),
+        ('{"augment": {"per_view": [1, 2]}}', "augment.per_view"),
+        ('{"optim": 3}', "not a config"),
+        ('{"optimizer": {"lr": 1}}', "optimizer"),
+        ('{"optim": {"learning_rate": 1}}', "optim.learning_rate"),
+        ('{"method": {"name": "nothing"}}', "nothing"),
+        ('{"method": {"name": ["tcl"]}}', "method"),
     ],
 )
-def test_files_that_are_no_config(text: str, sentence: str, tmp_path: Path) -> None:
+def test_files_that_are_no_config(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(text.encode("latin1"))
-    with pytest.raises(UserError, match=sentence):
+    with pytest.raises(UserError, match=words):
         Config.load(tmp_path / "config.json")
 
 
-def test_keys_are_all_that_may_be_set() -> None:
-    keys = Config().keys()
-    assert {"data.name", "augment.views", "model.encoder", "method.name", "method.k1", "optim.lr"} <= set(keys)
-    assert "method.settings" not in keys
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    for path in (tmp_path / "config.json", tmp_path):
+        with pytest.raises(UserError, match="cannot read"):
+            Config.load(path)
 
 
-def test_a_name_with_nothing_near_lists_them_all() -> None:
-    assert str(unknown("fruit", "xyz", ["pear", "apple"])) == "unknown fruit 'xyz'; choose from apple, pear"
-    assert str(unknown("fruit", "applle", ["pear", "apple"])) == "unknown fruit 'applle'; did you mean apple?"
+def test_a_single_text_is_one_assignment() -> None:
+    assert Config().override("optim.epochs=1").optim.epochs == 1
 
 
-def test_a_path_may_be_a_text(tmp_path: Path) -> None:
-    Config().override("optim.epochs=1").save(str(tmp_path / "config.json"))
-    assert Config.load(str(tmp_path / "config.json")).optim.epochs == 1
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"^cannot read a config at .*c\.json: No such file or directory; give the config"
-    ):
-        Config.load(tmp_path / "c.json")
-    with pytest.raises(UserError, match=r"^cannot read a config at .*: Is a directory; give the config"):
-        Config.load(tmp_path)
+def test_unknown_names_show_the_nearest_or_the_first() -> None:
+    assert "did you mean apple?" in str(unknown("fruit", "aple", ["kiwi", "apple"]))
+    assert "choose from apple, kiwi" in str(unknown("fruit", None, ["kiwi", "apple"]))
+    many = str(unknown("encoder", "xyz", [f"model{number:04}" for number in range(1300)]))
+    assert many.endswith("and 1,276 more")

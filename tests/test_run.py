@@ -1,101 +1,150 @@
-"""The result that a run folder holds: whole, or a sentence that says what it is without."""
+"""The run folder, the files it is made of, and the device that a run uses."""
 
+import errno
 import json
-import shutil
-from collections.abc import Callable
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import contune, train
+import torch
 
+from contune import device, files
 from contune.config import Config
+from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
-from contune.run import RESULT, RunFolder, gaps
+from contune.files import check_like, check_out, check_unused, folder_lock, whole_file, write_whole
+from contune.run import RunFolder, missing_keys, seed_folder
 
-ROOT = Path(__file__).parent.parent
-REAL = ROOT / "results" / "digits-tcl-resnet-mini-seed0.json"
-WORDS = ("digits", "optim.epochs=1", "data.val_fraction=0.8", "eval.linear=none")
-
-
-def real() -> dict[str, Any]:
-    return dict(json.loads(REAL.read_text()))
+RESULTS = Path(__file__).parent.parent / "results"
+REAL = RESULTS / "digits-tcl-resnet-mini-seed0.json"
 
 
-def changed(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    result = real()
-    change(result)
-    return result
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    train(folder, *WORDS)
-    return folder
-
-
-def test_what_runs_write_is_whole(finished: Path) -> None:
-    kept = [json.loads(path.read_text()) for path in (ROOT / "results").rglob("*.json")]
-    results = [result for result in kept if isinstance(result, dict) and "measures" in result]
+def test_published_results_are_complete() -> None:
+    contents = [json.loads(path.read_text()) for path in RESULTS.rglob("*.json")]
+    results = [content for content in contents if isinstance(content, dict) and "measures" in content]
     assert len(results) > 20
-    assert not any(gaps(result) for result in results)
-    assert RunFolder(finished).result() is not None
+    assert not any(missing_keys(result) for result in results)
 
 
-@pytest.mark.parametrize("key", list(RESULT) if isinstance(RESULT, dict) else [])
-def test_whatever_is_missing_is_named(key: str) -> None:
-    assert gaps(changed(lambda result: result.pop(key))) == [key]
-    assert gaps(real() | {key: ...}) == [key]
-
-
-@pytest.mark.parametrize(
-    ("change", "missing"),
-    [
-        (lambda result: result["measures"][1].pop("top1"), "measures[1].top1"),
-        (lambda result: result["measures"].append(3), "measures[4]"),
-        (lambda result: result["config"].pop("optim"), "config.optim"),
-        (lambda result: result.update(config={"augment": {}, "optim": {}, "method": 1}), "config.method"),
-        (lambda result: result.update(linear_top1="high"), "linear_top1"),
-    ],
-)
-def test_parts_are_named_by_where_they_are(change: Callable[[dict[str, Any]], object], missing: str) -> None:
-    assert gaps(changed(change)) == [missing]
-
-
-def test_a_trial_that_was_given_up_has_less() -> None:
-    given_up = {"stopped_at": 2, "measures": [], "config": Config().to_dict(), "seen": {}}
-    assert gaps(given_up) == []
-    assert gaps({"stopped_at": 2, "measures": []}) == ["config"]
-
-
-def test_the_sentence_has_the_file_what_is_missing_and_the_way_out(tmp_path: Path) -> None:
+def test_an_incomplete_result_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    folder.write_result(changed(lambda result: [result.pop(key) for key in ("seed", "hardware")]))
-    with pytest.raises(UserError) as caught:
-        folder.result()
-    assert str(caught.value) == (
-        f"{tmp_path}/result.json is not a result as contune writes it, without a usable seed, hardware; "
-        "remove it to measure the run again"
-    )
-    folder.write_result({})
-    with pytest.raises(UserError, match="usable method, data, encoder, split and 10 more; remove it"):
-        folder.result()
+    assert folder.result() is None
+    real: dict[str, Any] = json.loads(REAL.read_text())
+    folder.write_result(real)
+    assert folder.result() == real
+    for text in ("{}", "[]", "{", json.dumps(real | {"measures": [{"name": "knn"}]})):
+        folder.result_file.write_text(text)
+        with pytest.raises(UserError, match="result"):
+            folder.result()
+    folder.write_result({"stopped_at": 2, "measures": [], "config": {}})
+    assert folder.result() is not None, "a trial that `contune tune` stopped"
 
 
-def test_every_command_that_reads_it_says_so(finished: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(finished, tmp_path / "run")
-    (run / "result.json").write_text("{}")
-    commands = (
-        ("report", run),
-        ("report", run, finished, "--out", tmp_path / "page.html"),
-        ("export", run, "--to", "safetensors", "--out", tmp_path / "exported"),
-        ("train", *WORDS, "run.tensorboard=false", "--out", run),
-    )
-    for command in commands:
-        outcome = contune(*command)
-        assert outcome.code == 2, command
-        assert outcome.err.startswith(f"contune: {run}/result.json is not a result as contune writes it"), command
-        assert outcome.err.count("\n") == 1, command
-    (run / "result.json").unlink()
-    assert contune("train", *WORDS, "run.tensorboard=false", "--out", run).code == 0, "the way out"
+def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
+    folder, config = RunFolder(tmp_path / "run"), Config()
+    folder.check(config)
+    with folder.opened(config):
+        folder.check(Config().override(["run.log_every=3"]))
+        with pytest.raises(UserError, match="another optim"):
+            folder.check(Config().override(["optim.lr=0.3"]))
+        with pytest.raises(UserError, match="another process"), folder.opened(config):
+            pass
+    with folder.opened(config):
+        assert folder.config() == config
+
+
+def test_runs_of_several_seeds(tmp_path: Path) -> None:
+    for seed in (10, 2):
+        Config().save(_made(seed_folder(tmp_path, seed) / "config.json"))
+    assert [run.path.name for run in RunFolder(tmp_path).runs()] == ["seed2", "seed10"]
+    assert [run.path for run in RunFolder(tmp_path / "seed2").runs()] == [tmp_path / "seed2"]
+    with pytest.raises(UserError, match="seed2"):
+        RunFolder(tmp_path).config()
+    with pytest.raises(UserError, match="contune train"):
+        RunFolder(tmp_path / "nowhere").config()
+
+
+def _made(path: Path) -> Path:
+    files.make_folder_of(path)
+    return path
+
+
+def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_whole(path, "old")
+    with suppress(RuntimeError), whole_file(path) as part:
+        part.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space left"):
+        write_whole(path, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert path.read_text() == "old"
+    with pytest.raises(UserError, match="cannot write"):
+        files.make_folder_of(path / "folder" / "file")
+
+
+def test_a_lock_needs_no_support_by_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", unsupported)
+    with folder_lock(tmp_path), folder_lock(tmp_path):
+        pass
+
+
+def test_which_paths_may_be_written(tmp_path: Path) -> None:
+    inputs, table = tmp_path / "photos", tmp_path / "table.parquet"
+    inputs.mkdir()
+    table.write_text("x")
+    (tmp_path / "link").symlink_to(inputs)
+    check_out(tmp_path / "new.parquet", str(inputs), ending=".parquet")
+    check_out(inputs / "check.json", inputs, ending=".json")
+    for out, read, ending in (
+        (tmp_path / "new.txt", inputs, ".parquet"),
+        (inputs, inputs, None),
+        (table, table, None),
+        (inputs / "deep" / "new.parquet", inputs, None),
+        (tmp_path / "link" / "new.parquet", inputs, None),
+    ):
+        with pytest.raises(UserError, match="--out"):
+            check_out(out, read, ending=ending)
+    check_like(tmp_path / "new", json.loads)
+    check_like(table, lambda path: True)
+    for is_like in (lambda path: False, lambda path: bool(json.loads(path.read_text()))):
+        with pytest.raises(UserError, match="exists"):
+            check_like(table, is_like)
+    check_unused(inputs, "run")
+    for folder in (tmp_path, table):
+        with pytest.raises(UserError, match="--out"):
+            check_unused(folder, "run")
+
+
+def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not torch.cuda.is_available():
+        assert choose_device("auto") == torch.device("cpu")
+        with pytest.raises(UserError, match="use run"):
+            choose_device("cuda")
+    assert autocast_dtype("auto", torch.device("cpu")) is None
+    assert autocast_dtype("bf16", torch.device("cpu")) is torch.bfloat16
+    monkeypatch.setattr(device, "available_cores", lambda: 6)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert device.core_share() == 1
+    assert device.free_bytes(torch.device("cpu")) > 2**20
+
+
+def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[torch.device] = []
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch, "empty", lambda *shape, device: None)
+    assert [choose_device(name).index for name in ("auto", "cuda", "cuda:1")] == [3, 3, 1]
+    assert [device.index for device in chosen] == [3, 3, 1]
