@@ -1,7 +1,6 @@
 """`contune report`: the report of one run again, or several runs compared on one page."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,22 +18,9 @@ from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.files import check_like, make_folder_of, whole_file, write_whole
 from contune.models import load_encoder
 from contune.models.saved import load_classifier
-from contune.report.page import (
-    Kind,
-    data_title,
-    duration,
-    escape,
-    header,
-    is_page,
-    missing,
-    page,
-    section,
-    setting,
-    setting_text,
-    table,
-    write_report,
-)
-from contune.report.plots import Curve, Evaluated, curve_title, draw_curves, logged_points, map_drawing
+from contune.report import page as html
+from contune.report import plots
+from contune.report.page import escape, missing, section, table
 from contune.report.statistics import Spread, paired
 from contune.report.style import METHOD_STYLES, PAGE_COLORS, MethodStyle
 from contune.run import RunFolder
@@ -48,13 +34,11 @@ HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
 COURSE = ("data.", "model.", "augment.", "optim.batch_images")
 """Settings that decide, with the seed, on the first weights of the encoder and on every batch of views."""
-MOST_SETTINGS, MOST_NAMED = 3, 5
-"""If more than 3 settings differ, titles omit the values that most rows have. A title names 5 settings at most."""
-MOST_PAIRS, MOST_MAPS = 15, 6
+MOST_NAMED, MOST_PAIRS, MOST_MAPS = 5, 15, 6
+"""Settings in a title, pairs of rows in the table of differences, and maps."""
 PALETTE = [MethodStyle("", f"#0201{place:02x}", "o") for place in range(10)]
 """For rows that share a method. The colors are placeholders for the page's own."""
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
-CURVES_FIRST = ("loss", "knn_top1", "online_top1", "train_top1", "positive_gradient", "negative_gradient")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,22 +70,13 @@ class ComparedRun:
     def data(self) -> tuple[str, str]:
         """What the data is called, and what tells it from other data."""
         name, path = self.config["data"]["name"], self.config["data"]["path"]
-        return data_title(name, path), str(path) if name == "images" and path else name
+        return html.data_title(name, path), str(path) if name == "images" and path else name
 
     def score(self, column: str) -> dict[str, Any] | None:
         """The measure that a column shows of this run; None if it was not measured."""
         found = None if self.result is None else judged_by(self.result, column)
         return found if found is not None and isfinite(found["top1"]) else None
 
-    def comparable(self, other: "ComparedRun", column: str) -> bool:
-        """Whether both were measured alike; a method that trains a classifier may be judged by it."""
-        mine, theirs = self.score(column), other.score(column)
-        if mine is None or theirs is None or (self.data[1], mine["split"]) != (other.data[1], theirs["split"]):
-            return False
-        one_trains_classifier = (mine["name"] == "classifier") != (theirs["name"] == "classifier")
-        return mine["protocol"] == theirs["protocol"] or (column == TOP1 and one_trains_classifier)
-
-    @property
     def state(self) -> str:
         """How far it is; empty for a finished run."""
         epochs = self.config["optim"]["epochs"]
@@ -122,11 +97,21 @@ class Group:
     """Runs of a seed that is there already; they do not count."""
 
     def pairs(self, other: "Group", column: str) -> list[tuple[float, float]]:
-        """Accuracies of the seeds that both have and that were measured alike."""
-        theirs = {run.seed: run for run in other.runs}
-        matched = [(run, theirs[run.seed]) for run in self.runs if run.seed in theirs]
-        scores = [(a.score(column), b.score(column)) for a, b in matched if a.comparable(b, column)]
-        return [(a["top1"], b["top1"]) for a, b in scores if a is not None and b is not None]
+        """Accuracies of the seeds that both have and that were measured alike.
+
+        A method that trains a classifier is judged by it, and may be compared with the probe of one that does not.
+        """
+        theirs, found = {run.seed: run for run in other.runs}, []
+        for run in self.runs:
+            partner = theirs.get(run.seed, run)
+            a, b = run.score(column), partner.score(column)
+            if run is partner or a is None or b is None:
+                continue
+            own = column == TOP1 and (a["name"] == "classifier") != (b["name"] == "classifier")
+            same_images = (run.data[1], a["split"]) == (partner.data[1], b["split"])
+            if same_images and (own or a["protocol"] == b["protocol"]):
+                found.append((a["top1"], b["top1"]))
+        return found
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
@@ -149,22 +134,15 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
     several = len({run.data[0] for run in runs}) > 1
     starts = [f"{run.method} on {run.data[0]}" if several else run.method for run in runs]
-    said: list[list[str]] = [[] for _ in runs]
-    varying: dict[str, list[tuple[str, str]]] = {}
+    named: list[list[str]] = [[] for _ in runs]
     for key, values in different_settings(runs).items():
-        if key not in NOT_IN_TITLES:  # each row's value, and the rows that it is compared with
-            among = [run.data[1] for run in runs] if key.startswith(HELD_EQUAL) else starts
-            column = list(zip(among, map(setting_text, values), strict=True))
-            if len(set(column)) > len(set(among)):
-                varying[key] = column
-    for key, column in varying.items():
-        count, num = Counter(column), Counter(group for group, _ in column)
-        for row, (group, value) in zip(said, column, strict=True):
-            is_usual = len(varying) > MOST_SETTINGS and 2 * count[group, value] > num[group]
-            if value and not is_usual:
-                row.append(f"{short_key(key)} {value}")
+        among = [run.data[1] for run in runs] if key.startswith(HELD_EQUAL) else starts
+        texts = [html.setting_text(value) for value in values]
+        if key not in NOT_IN_TITLES and len(set(zip(among, texts, strict=True))) > len(set(among)):
+            for row, text in zip(named, texts, strict=True):
+                row += [f"{short_key(key)} {text}"] if text else []
     found = []
-    for start, row in zip(starts, said, strict=True):
+    for start, row in zip(starts, named, strict=True):
         more = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
         found.append(", ".join([start, *row[:MOST_NAMED], *more]))
     return [
@@ -173,7 +151,7 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
 
 
 def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """Keys in which runs differ with the value of each run, the method's first; None if a run has no such setting."""
+    """Settings in which runs differ with the value of each run, the method's first; None if a run has no such one."""
     settings = [run.settings for run in runs]
     keys = sorted(
         dict.fromkeys(key for each in settings for key in each), key=lambda key: not key.startswith("method.")
@@ -186,55 +164,68 @@ def short_key(key: str) -> str:
     return key.removesuffix(".name").rpartition(".")[2]
 
 
-def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, Evaluated | str] | None = None) -> str:
+def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evaluated | str] | None = None) -> str:
     """The whole page. `maps` has by a run's name what to draw its map from, or why there is none."""
     groups = grouped(runs)
-    columns = [
-        c for c in COLUMNS if c != TOP1 or any((run.score(TOP1) or {}).get("name") == "classifier" for run in runs)
-    ]
+    any_classifier = any((run.score(TOP1) or {}).get("name") == "classifier" for run in runs)
+    columns = [column for column in COLUMNS if column != TOP1 or any_classifier]
     methods, data = (", ".join(dict.fromkeys(names)) for names in ([r.method for r in runs], [r.data[0] for r in runs]))
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []
-    body = [
-        header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts),
+    parts = [
+        html.header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts),
         _accuracies(groups, columns),
         _differences(groups, columns) if len(groups) > 1 else "",
         _curves(groups),
-        _maps(groups, maps or {}),
-        _settings(groups),
     ]
-    kind: Kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page is in its report's place
-    return page(kind, f"{methods} on {data} · contune", "\n".join(part for part in body if part))
+    names = {run.name: group.title for group in groups for run in group.runs}
+    figures = [
+        f'<figure class="card"><figcaption><b>{escape(names[name])}</b><small>{escape(name)}</small></figcaption>'
+        f"{missing(escape(found)) if isinstance(found, str) else plots.map_drawing(found, 1000)}</figure>"
+        for name, found in (maps or {}).items()
+    ]
+    if figures:
+        lead = f"t-SNE by cosine similarity: the first finished run of each row, at most {MOST_MAPS} rows."
+        parts.append(section("maps", "Maps of the embeddings", lead, f'<div class="maps">{"".join(figures)}</div>'))
+    different = different_settings([group.runs[0] for group in groups])
+    different.pop("run.seed", None)
+    rows = [(f"<code>{escape(key)}</code>", *map(html.setting, values)) for key, values in different.items()]
+    shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
+    shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
+    parts.append(section("settings", "Settings that differ", "", shown))
+    kind: html.Kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page takes its report's place
+    return html.page(kind, f"{methods} on {data} · contune", "\n".join(part for part in parts if part))
 
 
 def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
-    rows = []
+    rows, protocols = [], dict[str, None]()
     for group in groups:
-        names = [f"{run.name}{run.state}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
+        names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
         cells = []
         for column in columns:
-            values = [score["top1"] for run in group.runs if (score := run.score(column)) is not None]
-            mean, _, interval = str(Spread.of(values)).partition(" ") if values else ("", "", "")
+            scores = [(run, score) for run in group.runs if (score := run.score(column)) is not None]
+            mean, _, interval = (
+                str(Spread.of([s["top1"] for _, s in scores])).partition(" ") if scores else ("", "", "")
+            )
             note = f" <b>{interval}</b>" if interval else "<small>one seed</small>"
-            cells.append(f"<b>{mean}</b>{note}" if values else NOTHING)
+            cells.append(f"<b>{mean}</b>{note}" if scores else NOTHING)
+            for run, score in scores:
+                protocols[f"{MEASURES[score['name']].title}, {score['split']}, {run.data[1]}: {score['protocol']}"] = (
+                    None
+                )
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
-        cells.append(escape(", ".join(str(run.seed) for run in group.runs)))
-        cells.append(duration(sum(seconds) / len(seconds)) if seconds else NOTHING)
+        cells.append(", ".join(str(run.seed) for run in group.runs))
+        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else NOTHING)
         rows.append((escape(group.title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
     lead = "Top-1 in percent: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
     if TOP1 in columns:
         lead += f" “{COLUMNS[TOP1]}”: the classifier of a method that trains one, else the linear probe."
     heads = ("Runs", *(COLUMNS[column] for column in columns), "Seeds", "Training")
     shown = table("comparison runs", heads, rows, numbers=range(1, len(heads)))
-    shown = f'<div style="--measures: {len(columns)}">{shown}</div>'
-    scores = [(run, score) for group in groups for run in group.runs for c in columns if (score := run.score(c))]
-    protocols = dict.fromkeys(
-        f"{MEASURES[score['name']].title} on {run.data[1]}, {score['split']} split: {score['protocol']}"
-        for run, score in scores
-    )
     notes = "".join(f"<li>{escape(protocol)}</li>" for protocol in protocols)
-    return section("accuracy", "Accuracy", lead, shown, f'<ul class="notes">{notes}</ul>' if notes else "")
+    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{notes}</ul>'
+    return section("accuracy", "Accuracy", lead, shown)
 
 
 def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
@@ -262,8 +253,7 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
         "Rows that were measured alike are compared in pairs of runs of one seed, which start from the same encoder "
         "weights and see the same batches. p: two-sided paired t-test, not corrected for the number of rows."
     )
-    if len(pairs) > MOST_PAIRS:
-        lead += f" The first {MOST_PAIRS} of {len(pairs)} pairs are shown."
+    lead += f" The first {MOST_PAIRS} of {len(pairs)} pairs are shown." if len(pairs) > MOST_PAIRS else ""
     heads = ("Difference", "Measure", "points, 95\u202f% interval", "p", "shared seeds")
     shown = table("comparison differences", heads, rows, numbers=(2, 3, 4))
     return section("differences", "Differences", lead, f'<div class="scroll">{shown}</div>')
@@ -272,8 +262,7 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
 def _curves(groups: Sequence[Group]) -> str:
     """One drawing per metric with a line per run: each method in its color, or each row if rows share a method."""
     methods = [group.runs[0].method for group in groups]
-    by_method = len(set(methods)) == len(methods)
-    shown = groups[: len(PALETTE) * len(DASHES)]
+    shown, by_method = groups[: len(PALETTE) * len(DASHES)], len(set(methods)) == len(methods)
     styles = []
     for place, method in enumerate(methods[: len(shown)]):
         own = METHOD_STYLES.get(method) if by_method else None
@@ -281,20 +270,18 @@ def _curves(groups: Sequence[Group]) -> str:
     colors = PAGE_COLORS | {style.color: f"var(--c{place})" for place, style in enumerate(PALETTE)}
     names = {name for group in shown for run in group.runs for line in run.metrics for name in line}
     names -= {"step", "epoch", "lr", "views_per_second"}
-    order = {name: place for place, name in enumerate(CURVES_FIRST)}
     figures = []
-    for name in sorted(names, key=lambda name: (order.get(name, len(order)), name)):
+    for name in sorted(names, key=lambda name: (plots.CURVE_ORDER.get(name, 1), name)):
         lines = [
-            Curve(points_N2, style.color, style.marker, dash)
+            plots.Curve(points_N2, style.color, style.marker, dash)
             for group, (style, dash) in zip(shown, styles, strict=True)
             for run in group.runs
-            if len(points_N2 := logged_points(run.metrics, name, "epoch"))
+            if len(points_N2 := plots.logged_points(run.metrics, name, "epoch"))
         ]
         if lines and not name.startswith("supcon_"):
-            drawn = draw_curves(name, "epoch", lines, f"{curve_title(name)} by epoch of {len(lines)} runs", colors)
-            figures.append(f"<figure><figcaption>{curve_title(name)}</figcaption>{drawn}</figure>")
-    if not figures:
-        return section("curves", "Training", "", missing("None of these runs has logged anything."))
+            title = plots.curve_title(name)
+            drawn = plots.draw_curves(name, "epoch", lines, f"{title} by epoch of {len(lines)} runs", colors)
+            figures.append(f"<figure><figcaption>{title}</figcaption>{drawn}</figure>")
     keys = "\n".join(
         '<li><svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true"><line x1="1" y1="6" x2="33" y2="6" '
         f'stroke="{colors.get(style.color, style.color)}" stroke-width="2.6" '
@@ -306,52 +293,28 @@ def _curves(groups: Sequence[Group]) -> str:
     return section("curves", "Training", lead, legend, '<div class="curves">', *figures, "</div>")
 
 
-def _maps(groups: Sequence[Group], maps: Mapping[str, Evaluated | str]) -> str:
-    titles = {run.name: group.title for group in groups for run in group.runs}
-    figures = [
-        f'<figure class="card"><figcaption><b>{escape(titles[name])}</b><small>{escape(name)}</small></figcaption>'
-        f"{missing(escape(found)) if isinstance(found, str) else map_drawing(found, 1000)}</figure>"
-        for name, found in maps.items()
-    ]
-    if not figures:
-        return ""
-    lead = f"t-SNE of evaluated images by cosine similarity, first finished run of each row, at most {MOST_MAPS} rows."
-    return section("maps", "Maps of the embeddings", lead, f'<div class="maps">{"".join(figures)}</div>')
-
-
-def _settings(groups: Sequence[Group]) -> str:
-    different = different_settings([group.runs[0] for group in groups])
-    different.pop("run.seed", None)
-    if not different:
-        return section("settings", "Settings", "", missing("All runs have the same settings except for the seed."))
-    rows = [(f"<code>{escape(key).replace('.', '.<wbr>', 1)}</code>", *map(setting, v)) for key, v in different.items()]
-    shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
-    return section("settings", "Settings that differ", "", f'<div class="scroll">{shown}</div>')
-
-
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
     """Write the report of one finished run again, or else the comparison of all runs; returns where it is."""
     folders = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
     own = folders[0].report_file
     path = out or (own if len(runs) == 1 else Path("comparison.html"))
-    is_own = len(runs) == 1 and path.resolve() == own.resolve()
-    if path.name == own.name and not is_own and RunFolder(path.parent).config_file.exists():
-        raise UserError(f"{path} is the report of another run; choose another file with --out")
-    if not is_own:
-        check_like(path, partial(is_page, kind="comparison" if len(runs) > 1 else "report"))
+    if len(runs) > 1 or path.resolve() != own.resolve():
+        if path.name == own.name and RunFolder(path.parent).config_file.exists():
+            raise UserError(f"{path} is the report of another run; choose another file with --out")
+        check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
     make_folder_of(path)
-    if len(runs) == 1 and runs[0].result is not None:
-        run, found = runs[0], _evaluated(folders[0])
+    if len(runs) == 1 and (result := runs[0].result) is not None:
+        found = _evaluated(folders[0])
         with whole_file(path) as part:
-            write_report(part, result=runs[0].result, config=run.config, metrics=run.metrics, **found)
+            html.write_report(part, result=result, config=runs[0].config, metrics=runs[0].metrics, **found)
         return path
-    maps: dict[str, Evaluated | str] = {}
+    maps: dict[str, plots.Evaluated | str] = {}
     firsts = [next((run for run in group.runs if run.result is not None), None) for group in grouped(runs)]
     for run in [run for run in firsts if run is not None][:MOST_MAPS]:
         try:
             found = _evaluated(folders[runs.index(run)])
-            maps[run.name] = Evaluated.of(**found) or "No map: no split was evaluated."
+            maps[run.name] = plots.Evaluated.of(**found) or "No map: no split was evaluated."
         except UserError as error:  # its data or its encoder is gone
             maps[run.name] = f"No map: {error}"
     write_whole(path, comparison_page(runs, maps))

@@ -22,27 +22,6 @@ from contune.data.images import ImageSet
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MEASURES, judged_by
 from contune.report.statistics import wilson_interval
 
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-$generator
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-$style</style>
-</head>
-<body>
-<main>
-$body
-</main>
-</body>
-</html>
-""")
 _GENERATOR = '<meta name="generator" content="contune {kind}">'
 _HEAD_LENGTH = 512
 """Characters that hold the generator of a page of ours."""
@@ -81,8 +60,11 @@ def duration(seconds: float) -> str:
 
 def page(kind: Kind, title: str, body: str) -> str:
     """A whole page; `body` is HTML."""
-    style = resources.files("contune.report").joinpath("report.css").read_text(encoding="utf-8")
-    return _PAGE.substitute(title=escape(title), generator=_GENERATOR.format(kind=kind), style=style, body=body)
+    template, style = (
+        resources.files("contune.report").joinpath(n).read_text("utf-8") for n in ("page.html", "page.css")
+    )
+    generator = _GENERATOR.format(kind=kind)
+    return Template(template).substitute(title=escape(title), generator=generator, style=style, body=body)
 
 
 def is_page(path: Path, kind: Kind) -> bool:
@@ -199,26 +181,52 @@ def write_report(
         predicted_by=predicted_by,
     )
     split, data = escape(result["split"]), data_title(result["data"], config.get("data", {}).get("path"))
-    about_images: list[str] = []
+    measure = next(filter(None, (judged_by(result, column) for column in (LINEAR, CLASSIFIER, KNN))), None)
     if evaluated is None:
         why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
-        about_images += [section("images", "Classes, map and neighbors", "", missing(why))]
+        images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
     else:
         why = "No accuracy was measured." if evaluated.labels is not None else "These images have no labels."
-        measure = next(filter(None, (judged_by(result, column) for column in (LINEAR, CLASSIFIER, KNN))), None)
+        images_parts = [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
         if evaluated.labels is not None and measure is not None:
-            about_images += [plots.confusions(evaluated), plots.per_class(evaluated, measure)]
-        about_images += [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
-    body = [
-        _headline(result, data, why, None if evaluated is None else evaluated.labels),
-        _accuracies(result["measures"]),
-        plots.curves(metrics, result["method"]),
-        *about_images,
-        _skipped(skipped),
-        _settings(config),
-        _environment(result),
+            images_parts = [plots.confusions(evaluated), plots.per_class(evaluated, measure), *images_parts]
+    parts = [_headline(result, data, why, None if evaluated is None else evaluated.labels)]
+    if result["measures"]:
+        heads = ("Measure", "Top-1, %", "Top-5, %", "Images")
+        lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
+        parts.append(
+            section("accuracy", "Accuracy", lead, table("accuracies", heads, map(_measure_row, result["measures"])))
+        )
+    parts += [plots.curves(metrics, result["method"]), *images_parts]
+    if skipped:
+        rows = [
+            (f'<span title="{escape(name)}">{escape(shorten_path(name, 60))}</span>', escape(reason))
+            for name, reason in skipped[:MOST_SKIPPED]
+        ]
+        lead = (
+            f"These images could not be decoded. <code>skipped.json</code> lists all, this page at most {MOST_SKIPPED}."
+        )
+        found = _folded(plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows))
+        parts.append(section("skipped", "Left out", lead, found))
+    rows = [
+        (f"<code>{escape(f'{part}.{key}')}</code>", setting(v))
+        for part, each in config.items()
+        for key, v in each.items()
     ]
-    text = page("report", f"{result['method']} on {data} · contune", "\n".join(part for part in body if part))
+    summary = "All settings, as <code>contune train</code> takes them"
+    parts.append(section("settings", "Settings", "", _folded(summary, table("pairs", ("Setting", "Value"), rows))))
+    facts = {
+        "Hardware": result["hardware"],
+        "Training time": duration(result["seconds"]),
+        "Views per second": f"{result['views_per_second']:,.0f}",
+        "Seed": result["seed"],
+        "Versions": ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
+        "Revision": result["git_revision"] or "an installed package, no checkout",
+        "Finished": result["finished"],
+    }
+    rows = [(name, escape(value)) for name, value in facts.items()]
+    parts.append(section("environment", "Environment", "", table("pairs", (), rows)))
+    text = page("report", f"{result['method']} on {data} · contune", "\n".join(parts))
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -262,65 +270,16 @@ def _headline(result: dict[str, Any], data: str, why_missing: str, labels_M: Ten
     )
 
 
-def _accuracies(measures: list[dict[str, Any]]) -> str:
-    if not measures:
-        return ""
-    rows = []
-    for measure in measures:
-        low, high = wilson_interval(measure["top1"], measure["num_images"])
-        title = escape(MEASURES[measure["name"]].title)
-        rows.append((
-            f"{title} <code>{escape(measure['name'])}</code><small>{escape(measure['protocol'])}</small>",
-            f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>",
-            "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
-            f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
-        ))  # fmt: skip
-    note = (
-        "Below each top-1 accuracy is its 95\u202f% interval for this number of images. It does not cover other seeds."
-    )
-    return section(
-        "accuracy", "Accuracy", note, table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
+def _measure_row(measure: dict[str, Any]) -> tuple[str, ...]:
+    low, high = wilson_interval(measure["top1"], measure["num_images"])
+    title = escape(MEASURES[measure["name"]].title)
+    return (
+        f"{title} <code>{escape(measure['name'])}</code><small>{escape(measure['protocol'])}</small>",
+        f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>",
+        "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
+        f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
     )
 
 
-def _skipped(skipped: Sequence[Broken]) -> str:
-    if not skipped:
-        return ""
-    rows = [
-        (f'<span title="{escape(name)}">{escape(shorten_path(name, 60))}</span>', escape(reason))
-        for name, reason in skipped[:MOST_SKIPPED]
-    ]
-    more = f" The first {MOST_SKIPPED} are shown." if len(skipped) > MOST_SKIPPED else ""
-    lead = (
-        "These images could not be decoded. <code>data.broken=skip</code> left them out of training and evaluation. "
-        f"<code>skipped.json</code> lists all of them.{more}"
-    )
-    found = table("pairs files", ("File", "What is wrong"), rows)
-    details = f"<details>\n<summary>{plural(len(skipped), 'broken image')}</summary>\n{found}\n</details>"
-    return section("skipped", "Left out", lead, details)
-
-
-def _settings(config: dict[str, dict[str, Any]]) -> str:
-    rows = [
-        (f"<code>{escape(part)}.{escape(name)}</code>", setting(value))
-        for part, values in config.items()
-        for name, value in values.items()
-    ]
-    summary = "<summary>All settings, as <code>contune train</code> takes them</summary>"
-    return section(
-        "settings", "Settings", "", f"<details>\n{summary}\n{table('pairs', ('Setting', 'Value'), rows)}\n</details>"
-    )
-
-
-def _environment(result: dict[str, Any]) -> str:
-    pairs = {
-        "Hardware": result["hardware"],
-        "Training time": duration(result["seconds"]),
-        "Views per second": f"{result['views_per_second']:,.0f}",
-        "Seed": result["seed"],
-        "Versions": ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
-        "Revision": result["git_revision"] or "an installed package, no checkout",
-        "Finished": result["finished"],
-    }
-    rows = [(name, escape(value)) for name, value in pairs.items()]
-    return section("environment", "Environment", "", table("pairs", (), rows))
+def _folded(summary: str, content: str) -> str:
+    return f"<details>\n<summary>{summary}</summary>\n{content}\n</details>"

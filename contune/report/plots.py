@@ -36,6 +36,8 @@ CURVE_TITLES = {
     "negative_gradient": "Push of negatives",
     "theorem1_share": "Theorem 1 holds, %",
 }
+CURVE_ORDER = {"loss": 0, "lr": 2, "views_per_second": 3}
+"""What a method adds comes second."""
 PERCENT = ("top1", "theorem1_share")
 """How the names of metrics end that are shares."""
 HEAT_CLASSES = 10
@@ -47,7 +49,7 @@ NAMED_CLASSES = 20
 NUM_COLORS = 10
 WIDTH, HEIGHT, MARGIN = 760, 600, 24
 FONT_SIZE = 26
-"""The largest that report.css gives to names on a map."""
+"""The largest that page.css gives to names on a map."""
 NUM_QUERIES, NUM_NEIGHBORS = 8, 6
 LONG_NAME = 6
 """Longer class names do not fit below one of six pictures in a row."""
@@ -120,7 +122,7 @@ def curves(metrics: list[dict[str, float]], method: str) -> str:
     own, supcon = METHOD_STYLES.get(method, METHOD_STYLES["tcl"]), METHOD_STYLES["supcon"]
     axis = "epoch" if all("epoch" in line for line in metrics) else "step"
     figures = []
-    for name in sorted(names, key=lambda name: ({"loss": 0, "lr": 2, "views_per_second": 3}.get(name, 1), name)):
+    for name in sorted(names, key=lambda name: (CURVE_ORDER.get(name, 1), name)):
         points_N2, beside_N2 = (logged_points(metrics, each, axis) for each in (name, f"supcon_{name}"))
         title = curve_title(name)
         if not len(points_N2):
@@ -208,30 +210,20 @@ def confusions(evaluated: Evaluated) -> str:
     lead = f"The {predictor} misclassified {num_wrong:,} of {len(labels_M):,} images."
     if len(shown) < len(names):
         lead += f" Shown: the {len(shown)} most confused of {len(names):,} classes."
-    others_K = counts_KK.sum(dim=1) - counts_KK[:, shown].sum(dim=1)
-    any_other = bool(others_K[shown].any())
     heads = [f'<span title="{escape(names[k])}">{escape(shorten(names[k], 14))}</span>' for k in shown]
-    rows = []
+    totals_K, rows = counts_KK.sum(dim=1), []
     for k, head in zip(shown, heads, strict=True):
         cells = []
-        for count, is_right in [(int(counts_KK[k, j]), k == j) for j in shown] + [
-            (int(others_K[k]), False)
-        ] * any_other:
+        for j in shown:
+            count = int(counts_KK[k, j])
+            kind = "right" if k == j else "wrong" if count else "none"
             # The square root makes rare mistakes visible; 65 % keeps the digits readable.
-            heat = 65 * (count / max(1, int(counts_KK[k].sum()))) ** 0.5
-            kind = "right" if is_right else "wrong" if count else "none"
-            cells.append(f'<td class="{kind}" style="--heat:{heat:.0f}%">{count or "·"}</td>')
-        rows.append(f'<tr><th scope="row">{head}</th>{"".join(cells)}</tr>')
-    upright = " upright" if any_other or max(len(names[k]) for k in shown) > 3 else ""
-    head = "".join(f'<th scope="col">{each}</th>' for each in [*heads, "<span>other</span>"][: len(heads) + any_other])
-    heat_map = f"""<div class="scroll"><table class="heat{upright}">
-<caption>Images by true class (rows) and predicted class (columns)</caption>
-<thead><tr><td></td>{head}</tr></thead>
-<tbody>
-{chr(10).join(rows)}
-</tbody>
-</table></div>"""
-    totals_K, items = counts_KK.sum(dim=1), []
+            heat = 65 * (count / max(1, int(totals_K[k]))) ** 0.5
+            cells.append(f'<span class="{kind}" style="--heat:{heat:.0f}%">{count or "·"}</span>')
+        rows.append((head, *cells))
+    look = "heat upright" if max(len(names[k]) for k in shown) > 3 else "heat"
+    heat_map = f'<div class="scroll">{table(look, ("<small>true, predicted</small>", *heads), rows)}</div>'
+    items = []
     frequent = sorted(wrong_KK.nonzero().tolist(), key=lambda m: (-int(wrong_KK[m[0], m[1]]), int(totals_K[m[0]]), m))
     for k, j in frequent[:MOST_MISTAKES]:
         index = int(((labels_M == k) & (predicted_M == j)).nonzero()[0])
@@ -274,25 +266,13 @@ def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
 
 
 def embedding_map(evaluated: Evaluated) -> str:
-    """The section with the map, its explanation and its legend."""
-    labels_M, num_classes = evaluated.labels, len(evaluated.class_names)
-    lead = (
-        f"t-SNE of {min(MAP_POINTS, len(evaluated.images)):,} images by cosine similarity. Hover over one for its name."
-    )
-    if evaluated.predicted is not None:
-        lead += " A ring marks a misclassified image."
+    """The map with its explanation."""
+    num = min(MAP_POINTS, len(evaluated.images))
+    lead = f"t-SNE of {num:,} images by cosine similarity. Hover over a point for its name."
+    lead += " A ring marks a misclassified image." if evaluated.predicted is not None else ""
     lead += " Distances between groups mean nothing."
-    legend = ""
-    if labels_M is not None and num_classes <= NAMED_CLASSES:
-        items = "\n".join(
-            '<li><svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true">'
-            f"{_mark(label, num_classes, 6, 6, 5)}</svg>{escape(evaluated.class_names[label])}</li>"
-            for label in labels_M[evenly_spaced(len(labels_M), MAP_POINTS)].unique().tolist()
-        )
-        legend = f'<ul class="legend">\n{items}\n</ul>'
     drawing = map_drawing(evaluated)
-    is_map = drawing.startswith("<svg")
-    return section("map", "Map of the embeddings", lead if is_map else "", drawing, legend if is_map else "")
+    return section("map", "Map of the embeddings", lead if drawing.startswith("<svg") else "", drawing)
 
 
 def map_drawing(evaluated: Evaluated, most: int = MAP_POINTS) -> str:
@@ -309,7 +289,7 @@ def map_drawing(evaluated: Evaluated, most: int = MAP_POINTS) -> str:
     low_2, high_2 = xy_N2.min(axis=0), xy_N2.max(axis=0)
     scale = (np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN]) / np.maximum(high_2 - low_2, 1e-9)).min()
     xy_N2 = (xy_N2 - (low_2 + high_2) / 2) * scale + np.array([WIDTH, HEIGHT]) / 2
-    wrong_N = evaluated.wrong()[chosen_N].tolist()
+    wrong_N, num_classes = evaluated.wrong()[chosen_N].tolist(), len(evaluated.class_names)
     radius = 3.4 if len(chosen_N) <= 1000 else 2.6
     parts = []
     for place in sorted(range(len(chosen_N)), key=lambda n: wrong_N[n]):  # misclassified images on top
@@ -318,10 +298,12 @@ def map_drawing(evaluated: Evaluated, most: int = MAP_POINTS) -> str:
         what = kind if mistaken is None else f"{kind}, taken for {mistaken}"
         title = escape(" · ".join(filter(None, (what, shorten_path(str(evaluated.images.names[index]), 60)))))
         label = 0 if evaluated.labels is None else int(evaluated.labels[index])
-        ring = " wrong" if wrong_N[place] else ""
+        look = f'class="k{label}{" wrong" if wrong_N[place] else ""}"'
+        if num_classes > NUM_COLORS:  # a hue for each class instead
+            look += f' style="--k:hsl({360 * label // num_classes} 60% 52%)"'
         x, y = xy_N2[place]
-        parts.append(_mark(label, len(evaluated.class_names), x, y, radius, title, ring))
-    if evaluated.labels is not None and len(evaluated.class_names) <= NAMED_CLASSES:
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {look}><title>{title}</title></circle>')
+    if evaluated.labels is not None and num_classes <= NAMED_CLASSES:
         parts += _map_names(evaluated.labels[chosen_N].numpy(), xy_N2, evaluated.class_names)
     description = f"Scatter plot of {len(chosen_N)} embeddings; similar images are close together"
     head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
@@ -345,14 +327,6 @@ def project(features_ND: Tensor) -> np.ndarray:
     with threadpool_limits(1):
         xy_N2: np.ndarray = tsne.fit_transform(z_ND)
     return xy_N2
-
-
-def _mark(label: int, num_classes: int, x: float, y: float, radius: float, title: str = "", ring: str = "") -> str:
-    """Up to ten classes have a color each, more have a hue each."""
-    look = f'class="k{label}{ring}"'
-    if num_classes > NUM_COLORS:
-        look = f'class="k{ring}" style="--k:hsl({360 * label // num_classes} 60% 52%)"'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {look}><title>{title}</title></circle>'
 
 
 def _map_names(labels_N: np.ndarray, xy_N2: np.ndarray, class_names: Sequence[str]) -> list[str]:
@@ -400,12 +374,11 @@ def neighbors(evaluated: Evaluated) -> str:
     ranked = sim_QM.sort(dim=1, descending=True, stable=True)
     num = min(NUM_NEIGHBORS, len(z_MD) - 1)
     indices_QK, similarities_QK = ranked.indices[:, :num], ranked.values[:, :num]
-    longest, cards = 0, []
+    cards = []
     for query, indices, similarities in zip(queries, indices_QK.tolist(), similarities_QK.tolist(), strict=True):
         kind, mistaken, items = evaluated.class_of(query), evaluated.mistaken_for(query), []
         for index, similarity in zip(indices, similarities, strict=True):
             own = evaluated.class_of(index)
-            longest = max(longest, len(own or ""), len(kind or ""))
             is_other = own != kind
             mark = '<span class="mark" role="img" aria-label="another class">✗</span>' if is_other else ""
             named = " · ".join(filter(None, (own, str(evaluated.images.names[index]))))
@@ -424,5 +397,5 @@ def neighbors(evaluated: Evaluated) -> str:
     lead = "An image, then the most similar others of the split by cosine."
     if evaluated.labels is not None:
         lead += " A dashed border and ✗ mark another class."
-    look = "queries roomy" if longest > LONG_NAME else "queries"
+    look = "queries roomy" if max(map(len, evaluated.class_names), default=0) > LONG_NAME else "queries"
     return section("neighbors", "Nearest neighbors", lead, f'<div class="{look}">', *cards, "</div>")
