@@ -1,8 +1,108 @@
-"""What a user takes home: the encoder of a run as a folder that other libraries load.
+"""Export the encoder of a run as a folder that other libraries load, with a model card.
 
-To add a format: write a function that fills a folder and says how it is loaded, and give it a line in `FORMATS`.
+To add a format, write a function that fills a folder and explains how to load it, and add it to `FORMATS`.
 """
 
-from contune.export.exporting import FORMATS, Exported, export_run
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from contune.data.augment import resize
+from contune.errors import UserError, unknown
+from contune.export.card import Written, model_card
+from contune.export.onnx import write_onnx
+from contune.export.safetensors import write_safetensors
+from contune.export.timm import write_timm
+from contune.files import check_unused, unwritable
+from contune.models.saved import CLASSIFIER_FILE, Classifier, ImageEncoder, load_classifier, load_encoder
+from contune.run import RunFolder
+
+Writer = Callable[[ImageEncoder, Classifier | None, Path], Written]
+FORMATS: dict[str, Writer] = {
+    "timm": write_timm,
+    "safetensors": write_safetensors,
+    "onnx": write_onnx,
+}
+RESIZED_TOLERANCE = 1e-2
+"""Added for resized photos: a value half way between two gray levels may round up here and down there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    folder: Path
+    files: tuple[str, ...]
+    deviation: float
+    """The largest difference from the run's features, relative to the largest feature if that is above 1."""
+
+
+def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half: bool = False) -> Exported:
+    """Writes the encoder of a run in the format `to` into the folder `out` [default: RUN/TO], with a model card.
+
+    Loads the export again as a user would and compares it with the run's encoder on photos. If the features differ,
+    nothing is written. `half` stores the weights of an ONNX file in half precision.
+    """
+    if to not in FORMATS:
+        raise unknown("format", to, FORMATS)
+    if half and to != "onnx":
+        raise UserError(f"--half works with --to onnx only, not with {to}.")
+    run = Path(run)
+    folder = run / to if out is None else Path(out)
+    check_unused(folder, "export")
+    encoder, result = load_encoder(run), RunFolder(run).result()
+    classifier = load_classifier(run) if (run / CLASSIFIER_FILE).exists() else None
+    writer: Writer = partial(write_onnx, half=True) if half else FORMATS[to]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
+            part = Path(name)
+            written = writer(encoder, classifier, part)
+            deviation = check_outputs(encoder, classifier, written)
+            (part / "README.md").write_text(model_card(encoder, result, written, deviation), encoding="utf-8")
+            part.chmod(0o755)  # a temporary folder is readable by its owner only
+            part.replace(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    files = tuple(sorted(path.name for path in folder.iterdir()))
+    return Exported(folder=folder, files=files, deviation=deviation)
+
+
+@torch.no_grad()
+def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written: Written) -> float:
+    """The deviation of an export on photos of the encoder's own size. Also compares a photo that must be resized."""
+    from sklearn.datasets import load_sample_images
+
+    photos_NCHW = torch.stack([torch.from_numpy(photo.copy()) for photo in load_sample_images().images])
+    photos_NCHW = photos_NCHW.permute(0, 3, 1, 2)
+    if encoder.spec.channels == 1:
+        photos_NCHW = photos_NCHW.float().mean(dim=1, keepdim=True).round().to(torch.uint8)
+    deviations = []
+    for images_NCHW, tolerance in (
+        (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), written.tolerance),
+        (photos_NCHW[:1, :, :, :200], written.tolerance + RESIZED_TOLERANCE),
+    ):
+        expected = [encoder(images_NCHW)]
+        expected += [] if classifier is None else [classifier.probabilities(expected[0])]
+        found = written.outputs(images_NCHW)
+        deviations.append(max(map(deviation_of, expected, found)))
+        if deviations[-1] > tolerance:
+            raise UserError(
+                f"the exported features differ from the run's by {deviations[-1]:.4g}, more than the allowed "
+                f"{tolerance:g}. Nothing was written; choose another format, or omit --half."
+            )
+    return deviations[0]
+
+
+def deviation_of(expected: Tensor, found: Tensor) -> float:
+    """The largest difference, relative to the largest feature if that is above 1. Infinite for NaN or a wrong shape."""
+    if expected.shape != found.shape:
+        return float("inf")
+    share = (expected - found.to(expected)).abs().max() / expected.abs().max().clamp(min=1)
+    return float(share.nan_to_num(nan=float("inf")))
+
 
 __all__ = ["FORMATS", "Exported", "export_run"]

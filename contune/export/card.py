@@ -1,101 +1,106 @@
-"""The README.md of an export: what the encoder is, how it was made, how good it is, how to load it."""
+"""The model card of an export: what the encoder is, how to load it, how good it is, and how it was trained."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from torch import Tensor
 
 from contune import __version__
 from contune.eval.measures import MEASURES
-from contune.export.source import Source, Written
+from contune.models.saved import ImageEncoder
 
-_LEFT_OUT = ("augment.per_view", "model.encoder", "model.norm", "model.stem")
-_FRONT_MATTER = """\
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a format wrote into its folder."""
+
+    usage: str
+    """Markdown that explains how to load the export. Its Python runs inside the folder."""
+    library: str
+    """The library that loads the export, as model hubs name it."""
+    outputs: Callable[[Tensor], Sequence[Tensor]]
+    """The loaded export: uint8 images (N, C, H, W) to features and, in formats that have them, probabilities."""
+    tolerance: float = 1e-4
+    """The deviation that its precision allows."""
+
+
+def open_photo(channels: int) -> str:
+    """Python that opens a photo as training did: upright, and on white if it is transparent."""
+    mode = "L" if channels == 1 else "RGB"
+    return f"""\
+from PIL import Image, ImageOps
+
+image = ImageOps.exif_transpose(Image.open("photo.png")).convert("RGBA")
+image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("{mode}")"""
+
+
+def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Written, deviation: float) -> str:
+    """README.md. It leaves out where the data was: a card is public."""
+    spec, colors = encoder.spec, "gray" if encoder.spec.channels == 1 else "RGB"
+    trained, accuracy, training, made = "", "", "", ""
+    if result is not None:
+        trained = f", trained on {result['data']} by {result['method']}"
+        settings = {section: result["config"][section] for section in ("method", "augment", "optim")}
+        training = f"Data: {result['data']}. Seed: {result['seed']}.\n\n```json\n{json.dumps(settings, indent=2)}\n```"
+        accuracy = _accuracy(result)
+        versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+        made = (
+            f"Trained on {result['hardware']}, finished {result['finished']}, "
+            f"revision {result['git_revision'] or 'of an installed package'}, {versions}. "
+        )
+    return f"""\
 ---
-library_name: {library}
+library_name: {written.library}
 pipeline_tag: image-feature-extraction
 tags: [contune, contrastive-learning]
----"""
-"""What model hubs read."""
-LICENCE = "*Not chosen yet. Write here under which terms others may use these weights; those of the data bear on it.*"
+---
+
+# {spec.encoder}{trained}
+
+An image encoder: {colors} images of {spec.image_size}×{spec.image_size} pixels in, \
+{encoder.num_features} features out.
+
+## How to load it
+
+{written.usage.strip()}
+
+## Accuracy
+
+{accuracy or "Not evaluated: that takes labels and a test split."}
+
+## Training
+
+{training or "Unknown: the run has no result.json."}
+
+## Images
+
+Rotated by their EXIF orientation, transparency on white, 16-bit images by their high byte (Pillow's `convert` clips
+them), {colors}, squashed to {spec.image_size}×{spec.image_size} (bilinear, antialiased), divided by 255,
+minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
+
+## License
+
+*Not chosen yet. State here under which terms others may use these weights; the terms of the data matter too.*
+
+## Provenance
+
+{made}Exported by contune {__version__}. Compared with the run on photos, features differ by at most {deviation:.1e}.
+"""
 
 
-def model_card(source: Source, written: Written) -> str:
-    result, spec = source.result, source.spec
-    made = "" if result is None else f", trained on {result['data']} by {result['method']}"
-    parts = [
-        _FRONT_MATTER.format(library=written.library),
-        f"# {spec.encoder}{made}",
-        f"An image encoder: {_images(source)} in, {source.encoder.num_features} features out.",
-        f"## How to load it\n\n{written.usage.strip()}",
-        f"## How good it is\n\n{_measured(result)}",
-        f"## How it was trained\n\n{_training(result)}",
-        f"## Images\n\n{_preprocessing(source)}",
-        f"## Licence\n\n{LICENCE}",
-        f"## Where it comes from\n\n{_origin(result, written)}",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _images(source: Source) -> str:
-    colour = "gray" if source.spec.channels == 1 else "colour"
-    return f"{colour} images of {source.spec.image_size}×{source.spec.image_size} pixels"
-
-
-def _measured(result: dict[str, Any] | None) -> str:
-    if result is None or not result.get("measures"):
-        return "Nothing was measured: that takes labels and a test split."
+def _accuracy(result: dict[str, Any]) -> str:
+    """A table of all measures; empty without any."""
     rows = [
         (
             MEASURES[measure["name"]].short_title,
             f"{measure['top1']:.2f}",
             "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
             f"{measure['num_images']:,}",
-            measure["protocol"],
+            measure["protocol"].replace("|", "\\|"),
         )
         for measure in result["measures"]
     ]
-    return _table(("", "top-1 %", "top-5 %", f"{result['split']} images", "protocol"), rows)
-
-
-def _training(result: dict[str, Any] | None) -> str:
-    if result is None:
-        return "The run left no result.json, so nothing is known of it here."
-    config: dict[str, dict[str, Any]] = result["config"]
-    rows: list[tuple[str, str]] = [("data", f"{result['data']}"), ("seed", str(result["seed"]))]
-    for section in ("method", "augment", "optim"):
-        for name, value in config[section].items():
-            if f"{section}.{name}" not in _LEFT_OUT or value:
-                rows.append((f"`{section}.{name}`", _text(value)))
-    return _table(("", ""), rows)
-
-
-def _preprocessing(source: Source) -> str:
-    spec = source.spec
-    return (
-        "Upright as their EXIF says, transparency on white, of 16 bits the high byte (Pillow's `convert` clips them), "
-        f"{'gray' if spec.channels == 1 else 'RGB'}, squashed to {spec.image_size}×{spec.image_size} (bilinear, "
-        f"antialiased), divided by 255, less the mean {_text(spec.mean)}, divided by {_text(spec.std)}."
-    )
-
-
-def _origin(result: dict[str, Any] | None, written: Written) -> str:
-    rows = [("exported by", f"contune {__version__}")]
-    if result is not None:
-        rows += [
-            ("revision", result["git_revision"] or "an installed package, no checkout"),
-            ("versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())),
-            ("hardware", result["hardware"]),
-            ("finished", result["finished"]),
-        ]
-    rows.append(("features", f"compared with the run's on photos: they differ by {written.deviation:.1e} at most"))
-    return _table(("", ""), rows)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return "; ".join(map(_text, value)) or "none"
-    return "none" if value is None else str(value)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    head = [("", "top-1 %", "top-5 %", f"{result['split']} images", "protocol"), ("---",) * 5]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in head + rows) if rows else ""

@@ -94,3 +94,9 @@ def _use_cifar_stem(encoder: nn.Module, name: str, channels: int, *, required: b
     encoder.conv1 = nn.Conv2d(channels, encoder.conv1.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
     encoder.maxpool = nn.Identity()
+
+
+def has_small_stem(encoder: nn.Module) -> bool:
+    """Whether a ResNet has the 3×3 stem for small images."""
+    stem = getattr(encoder, "conv1", None)
+    return getattr(stem, "kernel_size", None) == (3, 3) and getattr(stem, "stride", None) == (1, 1)

@@ -1,0 +1,122 @@
+"""Export as one ONNX file with the preprocessing inside: uint8 images of any size in, features and probabilities out.
+
+Shapes: N images, H height, W width, C channels, D features, S the side they are resized to, I pixels along an axis.
+"""
+
+import json
+import warnings
+from copy import deepcopy
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from contune.data.augment.ops import TOP_LEVEL
+from contune.errors import UserError
+from contune.export.card import Written, open_photo
+from contune.models.saved import Classifier, ImageEncoder
+
+ONNX_FILE, CLASSES_FILE = "encoder.onnx", "classes.json"
+HALF_TOLERANCE = 3e-2
+"""Half precision has 11 bits: each rounding error is 5e-4 of a number, and layers add theirs up, to 1e-2 of the largest
+feature in a barely trained encoder. An actual fault, such as an overflow, deviates far more."""
+
+
+class Graph(nn.Module):
+    """What the file computes: `ImageEncoder.prepare` for (N, H, W, C) images, the encoder, and the classifier."""
+
+    def __init__(self, encoder: ImageEncoder, classifier: Classifier | None, half: bool) -> None:
+        super().__init__()
+        spec = encoder.spec
+        self.classifier, self.backbone = classifier, encoder.backbone
+        self.size, self.half_precision = spec.image_size, half
+        self.mean_C11 = nn.Buffer(torch.tensor(spec.mean)[:, None, None])
+        self.std_C11 = nn.Buffer(torch.tensor(spec.std)[:, None, None])
+
+    def forward(self, images_NHWC: Tensor) -> tuple[Tensor, ...]:
+        x_NCHW = images_NHWC.permute(0, 3, 1, 2).float()
+        x_NCHW = (squash(x_NCHW, self.size) / TOP_LEVEL - self.mean_C11) / self.std_C11
+        features_ND: Tensor = self.backbone(x_NCHW.half() if self.half_precision else x_NCHW).float()
+        return features_ND, *([] if self.classifier is None else [self.classifier.probabilities(features_ND)])
+
+
+def squash(x_NCHW: Tensor, size: int) -> Tensor:
+    """Levels 0..255 resized to (size, size), bilinear with antialiasing, rounded; the width first, like PyTorch.
+
+    `F.interpolate(antialias=True)` would become ONNX's Resize. In ONNX Runtime 1.31 that is off by 7e-4 of a gray level
+    for a photo. Values half way between two levels, frequent when images are doubled, then round differently than in
+    PyTorch. So we compute the weights ourselves, in PyTorch's order, with operations that every runtime has.
+    """
+    x_NCHS = x_NCHW @ axis_weights(x_NCHW.shape[3], size).mT
+    return (axis_weights(x_NCHW.shape[2], size) @ x_NCHS).round()
+
+
+def axis_weights(num_in: int, size: int) -> Tensor:
+    """(S, I): the weight of each input pixel along an axis for each output pixel. For I = S, the identity."""
+    in_I = torch.arange(num_in, dtype=torch.float32)
+    scale = torch.full((), num_in, dtype=torch.float32) / size
+    center_S1 = (scale * (torch.arange(size, dtype=torch.float32) + 0.5))[:, None]
+    # Shrinking widens the triangle (antialiasing); enlarging does not.
+    distance_SI = (in_I - center_S1 + 0.5) * (1 / scale.clamp(min=1))
+    weights_SI = (1 - distance_SI.abs()).clamp(min=0)
+    return weights_SI / weights_SI.sum(dim=1, keepdim=True)
+
+
+def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Path, *, half: bool = False) -> Written:
+    """`encoder.onnx`, and the class names if there is a classifier."""
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise UserError(f"--to onnx needs {', '.join(missing)}. Install with: pip install 'contune[onnx]'")
+    import onnxruntime
+
+    encoder = deepcopy(encoder).eval()
+    if half:
+        encoder.backbone.half()
+    size, file = encoder.spec.image_size, str(folder / ONNX_FILE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter warns about itself
+        torch.onnx.export(
+            Graph(encoder, classifier, half).eval(),
+            (torch.zeros(2, size + 3, size + 5, encoder.spec.channels, dtype=torch.uint8),),
+            file,
+            input_names=["images"],
+            output_names=["features"] if classifier is None else ["features", "probabilities"],
+            dynamic_shapes={"images_NHWC": {0: "batch", 1: "height", 2: "width"}},
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+    if classifier is not None:
+        (folder / CLASSES_FILE).write_text(json.dumps(classifier.class_names) + "\n", encoding="utf-8")
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+
+    def outputs(images_NCHW: Tensor) -> list[Tensor]:
+        found = session.run(None, {"images": images_NCHW.permute(0, 2, 3, 1).contiguous().numpy()})
+        return [torch.from_numpy(output) for output in found]
+
+    usage = _usage(encoder, has_classes=classifier is not None, half=half)
+    return Written(usage=usage, library="onnx", outputs=outputs, **({"tolerance": HALF_TOLERANCE} if half else {}))
+
+
+def _usage(encoder: ImageEncoder, *, has_classes: bool, half: bool) -> str:
+    spec = encoder.spec
+    classes = f"""\
+(probabilities,) = session.run(["probabilities"], {{"images": images}})
+name = json.loads(pathlib.Path("{CLASSES_FILE}").read_text("utf-8"))[probabilities[0].argmax()]
+"""
+    return f"""\
+```python
+import {"json, pathlib, " if has_classes else ""}numpy, onnxruntime
+{open_photo(spec.channels)}
+
+session = onnxruntime.InferenceSession("{ONNX_FILE}")
+images = numpy.asarray(image){"[None, :, :, None]" if spec.channels == 1 else "[None]"}
+(features,) = session.run(["features"], {{"images": images}})
+{classes if has_classes else ""}```
+
+`images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph squashes them to
+{spec.image_size}×{spec.image_size} pixels (bilinear, antialiased) and normalizes them. `features` is
+(batch, {encoder.num_features}). Weights are in {"half precision" if half else "float32"}, outputs in float32.
+For a resized image a gray level may round differently than in PyTorch, which changes later digits of a feature.
+"""

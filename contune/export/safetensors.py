@@ -1,0 +1,78 @@
+"""Export as safetensors with a description, for contune and for PyTorch without it."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from contune.export.card import Written, open_photo
+from contune.models import ImageEncoder, load_encoder, save_encoder
+from contune.models.encoders import has_small_stem
+from contune.models.saved import CLASSIFIER_FILE, ENCODER_FILE, Classifier, save_classifier
+
+
+def write_safetensors(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
+    """`encoder.safetensors`, and `config.json` with the network and its preprocessing."""
+    save_encoder(folder / ENCODER_FILE, encoder.backbone, encoder.spec)
+    description = {**asdict(encoder.spec), "num_features": encoder.num_features, "resize": "bilinear, antialiased"}
+    (folder / "config.json").write_text(json.dumps(description, indent=2) + "\n")
+    usage = _usage(encoder)
+    if classifier is not None:
+        save_classifier(folder / CLASSIFIER_FILE, classifier)
+        names = ", ".join(f"`{name}`" for name in classifier.class_names)
+        usage += f"""
+`{CLASSIFIER_FILE}` holds `weight` and `bias` of a linear classifier on the features. Its classes, in order: {names}.
+"""
+    loaded = load_encoder(folder)
+    return Written(usage=usage, library="pytorch", outputs=lambda images_NCHW: [loaded(images_NCHW)])
+
+
+def _usage(encoder: ImageEncoder) -> str:
+    spec, size = encoder.spec, encoder.spec.image_size
+    to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
+    return f"""\
+With contune, which prepares images itself:
+
+```python
+import contune
+
+encoder = contune.load_encoder(".")  # also a torch Module, for uint8 images (batch, {spec.channels}, height, width)
+(part,) = contune.embed(encoder, ["photo.png"])
+features = part.embeddings
+```
+
+With PyTorch and timm only:
+
+```python
+import numpy, timm, torch
+from safetensors.torch import load_file
+
+{_network(encoder)}
+model.load_state_dict(load_file("{ENCODER_FILE}"))
+model.eval()
+
+{open_photo(spec.channels)}
+image = image.resize(({size}, {size}), Image.Resampling.BILINEAR)
+image = torch.tensor(numpy.asarray(image)){to_tensor}
+mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
+with torch.no_grad():
+    features = model((image / 255 - mean) / std)
+```
+"""
+
+
+def _network(encoder: ImageEncoder) -> str:
+    """Python that builds the network as `model`."""
+    spec = encoder.spec
+    name, arguments, lines = spec.encoder, f"num_classes=0, in_chans={spec.channels}", []
+    if spec.norm == "group":
+        lines.append("from functools import partial\n")
+        arguments += ", norm_layer=partial(timm.layers.GroupNorm, num_groups=8)"
+    if spec.encoder == "resnet-mini":
+        name, arguments = "resnet18", f"{arguments}, layers=[1, 1, 1, 1], channels=[32, 64, 128, 256]"
+    elif hasattr(encoder.backbone, "patch_embed"):
+        arguments += f", img_size={spec.image_size}"
+    lines.append(f'model = timm.create_model("{name}", {arguments})')
+    if has_small_stem(encoder.backbone):
+        lines.append(f"model.conv1 = torch.nn.Conv2d({spec.channels}, 64, 3, stride=1, padding=1, bias=False)")
+        lines.append("model.maxpool = torch.nn.Identity()")
+    return "\n".join(lines)
