@@ -89,7 +89,7 @@ def as_run_folder(folder: str | Path | RunFolder) -> RunFolder:
 def missing_keys(values: Any) -> list[str]:
     """What the content of a result.json lacks."""
     if not isinstance(values, dict):
-        return ["settings and measures"]
+        return ["measures"]
     missing = [key for key in (_PRUNED_KEYS if "stopped_at" in values else _RESULT_KEYS) if key not in values]
     for measure in values.get("measures", ()):
         missing += [f"{key} of a measure" for key in _MEASURE_KEYS if key not in measure]
