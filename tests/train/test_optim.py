@@ -1,4 +1,7 @@
-"""Optimizers by name: their groups, and one step of each by hand."""
+"""Optimizers: their groups and one step of each by hand; learning rates at steps whose value is known."""
+
+from functools import partial
+from math import cos, pi
 
 import pytest
 import torch
@@ -7,8 +10,7 @@ from torch import nn
 
 from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
-from contune.train import lars
-from contune.train.optim import build_optimizer, load_moments, set_learning_rate
+from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 
 
 def network() -> nn.Module:
@@ -43,37 +45,6 @@ def test_lars_is_timms_over_several_steps() -> None:
             stepper.step()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("decay", [1e-4, 0.3])
-def test_the_kernel_of_lars_is_its_torch_code(decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through Triton's interpreter where there is no GPU."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = []
-    for kernel in (False, True):
-        module = network().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch types only the 4-D form
-        module[3].weight.data[1].zero_()
-        optimizer = build_optimizer(module, "lars", lr=0.4, momentum=0.9, weight_decay=decay)
-        for group in optimizer.param_groups:
-            group["lr"] = torch.tensor(0.4, device=device)
-        monkeypatch.setattr(lars, "_has_kernel", lambda *tensors, on=kernel: on)
-        for step in range(4):
-            x = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(step)).to(device)
-            optimizer.zero_grad()
-            (module(x).square().sum() * (0.1 * step)).backward()
-            optimizer.step()
-        found.append([*module.parameters(), *(state["momentum_buffer"] for state in optimizer.state.values())])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_the_kernel_of_lars_takes_only_what_lies_alike_in_memory() -> None:
-    weight = torch.randn(4, 3, 2, 2)
-    last = weight.contiguous(memory_format=torch.channels_last)
-    assert lars._alike(weight, torch.randn(4, 3, 2, 2))
-    assert lars._alike(last, torch.randn_like(last))
-    assert not lars._alike(last, weight)
-    assert not lars._alike(weight[:, ::2], torch.randn(4, 2, 2, 2))
 
 
 def test_a_constant_rate_stays() -> None:
@@ -119,15 +90,9 @@ def test_sgd_and_adamw_decay_everything_that_is_trained(name: str, kind: type[to
         assert group["momentum"] == 0.8
 
 
-def test_the_rate_is_set_in_every_group() -> None:
-    optimizer = build_optimizer(network(), "lars", lr=0.4, momentum=0.9, weight_decay=0.0)
-    set_learning_rate(optimizer, 0.123)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.123, 0.123]
-
-
 @pytest.mark.parametrize("name", ["sgd", "adamw", "lars"])
 def test_rates_and_flags_of_a_checkpoint_are_left_where_they_were(name: str) -> None:
-    """A CPU's rate is a number; a recorded step on a GPU would take it for a constant."""
+    """A CPU's rate is a number; a captured step on a GPU would take it for a constant."""
     module = network()
     before, after = (build_optimizer(module, name, lr=lr, momentum=0.9, weight_decay=1e-4) for lr in (0.4, 0.2))
     for parameter in module.parameters():
@@ -141,3 +106,31 @@ def test_rates_and_flags_of_a_checkpoint_are_left_where_they_were(name: str) -> 
     for parameter in module.parameters():
         for key, value in before.state[parameter].items():
             torch.testing.assert_close(after.state[parameter][key], value)
+
+
+cosine = partial(learning_rate, schedule="cosine", lr=2.0, steps_per_epoch=10, epochs=4)
+by_epoch = partial(learning_rate, schedule="cosine-epoch", lr=2.0, steps_per_epoch=10, epochs=4)
+constant = partial(learning_rate, schedule="constant", lr=2.0, steps_per_epoch=10, epochs=4)
+
+
+def test_cosine_falls_at_every_step() -> None:
+    assert [cosine(step) for step in (0, 10, 20, 39)] == pytest.approx(
+        [2.0, 1 + cos(pi / 4), 1.0, 1 + cos(pi * 39 / 40)]
+    )
+    assert all(cosine(step) > cosine(step + 1) > 0 for step in range(38))
+    assert [cosine(step, final_lr=0.1) for step in (0, 20, 40)] == pytest.approx([2.0, 1.1, 0.2])
+
+
+def test_cosine_epoch_steps_once_an_epoch_and_one_late() -> None:
+    assert [by_epoch(10 * epoch) for epoch in range(4)] == pytest.approx([2.0, 2.0, 1 + cos(pi / 4), 1.0])
+    assert all(by_epoch(10 * epoch + 9) == by_epoch(10 * epoch) for epoch in range(4))
+
+
+def test_warm_up_rises_evenly_to_the_full_rate() -> None:
+    rates = [cosine(step, warmup_epochs=1) for step in range(11)]
+    assert rates == pytest.approx([2.0 * (step + 1) / 11 for step in range(11)])
+    assert cosine(25, warmup_epochs=1) == pytest.approx(1.0), "half of what is left after the warm-up"
+    assert (cosine(0, warmup_epochs=0.5), cosine(5, warmup_epochs=0.5)) == pytest.approx((2 / 6, 2.0))
+    assert {constant(step) for step in range(40)} == {2.0}
+    assert (constant(0, warmup_epochs=1), constant(10, warmup_epochs=1)) == pytest.approx((2 / 11, 2.0))
+    assert cosine(40, warmup_epochs=4) == 2.0, "a warm-up as long as the run"

@@ -1,184 +1,242 @@
-"""A run that was stopped, by whatever means, ends as if it had not been."""
+"""A run that was stopped, by whatever means, ends as if it had not been: the same weights and the same log."""
 
-import re
+import random
 import shutil
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from command_line import PLAIN, contune, read_json, read_lines, start, train
+from command_line import PLAIN, Outcome, contune, last_line, read_json, read_lines, start, train
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from killing import finish, kill_until_done, run_config, server
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
+from torch import Tensor
 
 from contune.methods import METHODS
-from contune.train.log import MetricsLog
+from contune.train import signals
+from contune.train.checkpoint import save_checkpoint
+from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
+from contune.train.trainer import Trainer
 
-RUN = (
-    "digits",
-    "optim.epochs=3",
-    "run.log_every=1",
-    "run.checkpoint_seconds=0",
-    "eval.linear=none",
-    "eval.online=true",
-)
-STEPS = 3 * 14
+RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.6", "eval.linear=none", "eval.online=true")
+STEPS = 3 * 5
 WITH_STATE = ("byol", "moco-v2", "swav")
-"""Methods that keep a network or a queue beside the trained one; the others take their turn in `make test-slow`."""
+"""Methods with a network or a queue beside the trained one; `make test-slow` tests the others."""
+KILLS = 50
+
+
+def train_until(step: int, folder: Path, *arguments: str, by: signal.Signals = signal.SIGTERM) -> Outcome:
+    """A run that gets a signal in the middle of a step."""
+    take_step = Trainer.take_step
+
+    def interrupted(self: Trainer, *batch: Any) -> dict[str, Tensor]:
+        if self.step == step - 1:
+            assert signal.getsignal(by) is signals._receive
+            signal.raise_signal(by)
+        return take_step(self, *batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "take_step", interrupted)
+        return contune("train", *(arguments or RUN), *PLAIN, "--out", folder)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An uninterrupted run."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    train(folder, *RUN)
-    return folder
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Uninterrupted runs, by their `run.log_every`."""
+    folders = {every: tmp_path_factory.mktemp("whole") / "run" for every in (1, 4, 100)}
+    for every, folder in folders.items():
+        train(folder, *RUN, f"run.log_every={every}")
+    return folders
 
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run, ended by Ctrl-C at the moment it logs step 20."""
-    folder, write = tmp_path_factory.mktemp("interrupted") / "run", MetricsLog.write
-
-    def write_until_20(self: MetricsLog, step: int, values: dict[str, float]) -> None:
-        if step == 20:
-            raise KeyboardInterrupt
-        write(self, step, values)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MetricsLog, "write", write_until_20)
-        outcome = contune("train", *RUN, *PLAIN, "--out", folder)
+    """A run with checkpoints of steps 7 and 8, ended by Ctrl-C."""
+    folder = tmp_path_factory.mktemp("interrupted") / "run"
+    outcome = train_until(8, folder, *RUN, "run.log_every=1", "run.checkpoint_seconds=0", by=signal.SIGINT)
     assert outcome.code == 130
-    assert f"the same command goes on from {folder}/checkpoint.pt" in outcome.out
     return folder
 
 
 @pytest.fixture
 def stopped(interrupted: Path, tmp_path: Path) -> Path:
-    """A copy to go on with: checkpoints of steps 19 and 18."""
     return shutil.copytree(interrupted, tmp_path / "run")
 
 
 def assert_same_end(folder: Path, whole: Path) -> None:
-    ours, theirs = (read_json(path / "result.json") for path in (folder, whole))
-    assert ours["measures"] == theirs["measures"]
-    assert read_lines(folder) == read_lines(whole)
     weights, expected = (load_file(path / "encoder.safetensors") for path in (folder, whole))
     assert weights.keys() == expected.keys()
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    assert read_lines(folder) == read_lines(whole)
+    assert read_json(folder / "result.json")["measures"] == read_json(whole / "result.json")["measures"]
 
 
-def test_the_uninterrupted_run_logs_every_step_once(whole: Path) -> None:
-    assert [line["step"] for line in read_lines(whole)] == list(range(1, STEPS + 1))
-
-
-def test_killed_in_mid_epoch_and_started_again(whole: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    metrics, checkpoint = folder / "metrics.jsonl", folder / "checkpoint.pt"
-    with start("train", *RUN, *PLAIN, "--out", folder) as process:
-        deadline = time.monotonic() + 60
-        while not (checkpoint.exists() and len(metrics.read_text().splitlines()) >= 5):
-            assert process.poll() is None, "it ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    assert 5 <= len(metrics.read_text().splitlines()) < STEPS
-    assert not (folder / "result.json").exists()
-
-    train(folder, *RUN)
+def assert_stopped_and_resumed(stops: Iterable[int], every: int, folder: Path, whole: Path) -> None:
+    arguments = (*RUN, f"run.log_every={every}")
+    for step in sorted(stops):
+        outcome = train_until(step, folder, *arguments)
+        assert outcome.code == RESUME_CODE
+        assert "SIGTERM" in last_line(outcome.err)
+        assert torch.load(folder / "checkpoint.pt")["step"] == step
+    train(folder, *arguments)
     assert_same_end(folder, whole)
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on(whole: Path, stopped: Path) -> None:
-    assert torch.load(stopped / "checkpoint.pt")["step"] == 19
-    outcome = contune("train", *RUN, *PLAIN, "--out", stopped)
-    assert "\ngoes on from step 19 of 42\n" in outcome.out
-    assert re.search(r"^took     \d+ s since it went on from step 19: data \d+ s, training", outcome.out, re.MULTILINE)
-    assert read_json(stopped / "result.json")["resumed_at"] == 19
-    assert_same_end(stopped, whole)
-    again = contune("train", *RUN, *PLAIN, "--out", stopped)
-    assert "since it went on from step 19" in again.out, "of a finished run its result is told"
+@pytest.mark.parametrize(("stops", "every"), [((3, 8, 9), 4), ((1, STEPS - 1), 100)])
+def test_sigterm_at_any_step(stops: tuple[int, ...], every: int, whole: dict[int, Path], tmp_path: Path) -> None:
+    """In mid-epoch, at its end, between log points and on them; also twice in a row."""
+    assert_stopped_and_resumed(stops, every, tmp_path / "run", whole[every])
 
 
-def test_a_run_without_a_stop_does_not_go_on_from_anywhere(tmp_path: Path) -> None:
-    outcome = contune("train", "digits", "optim.epochs=1", "eval.linear=none", *PLAIN, "--out", tmp_path / "run")
-    assert "), 1 epoch of 64 images × 2 views = 128 embeddings a batch" in outcome.out
-    assert "on from" not in outcome.out
-    assert re.search(r"^took     \d+ s: data \d+ s, training", outcome.out, re.MULTILINE)
-    assert "resumed_at" not in read_json(tmp_path / "run" / "result.json")
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(stops=st.sets(st.integers(1, STEPS - 1), min_size=1, max_size=4), every=st.sampled_from([1, 4, 100]))
+def test_sigterm_at_all_steps(
+    stops: set[int], every: int, whole: dict[int, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert_stopped_and_resumed(stops, every, tmp_path_factory.mktemp("run") / "run", whole[every])
+
+
+def test_ctrl_c_saves_and_the_run_says_where_it_resumes(whole: dict[int, Path], stopped: Path) -> None:
+    assert torch.load(stopped / "checkpoint.pt")["step"] == 8
+    outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
+    assert "step 8 of 15" in outcome.out
+    assert read_json(stopped / "result.json")["resumed_at"] == 8
+    assert_same_end(stopped, whole[1])
+
+
+def test_a_signal_while_there_is_nothing_to_save_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, code in ((signal.SIGTERM, RESUME_CODE), (signal.SIGINT, 130)):
+        monkeypatch.setattr(
+            "contune.train.session.open_setup", lambda config, number=number: signal.raise_signal(number)
+        )
+        assert contune("train", *RUN, *PLAIN, "--out", tmp_path / "run").code == code
+        assert not (tmp_path / "run").exists()
+
+
+def test_sigterm_during_the_last_step_stops_before_the_evaluation(tmp_path: Path) -> None:
+    assert train_until(STEPS, tmp_path / "run").code == RESUME_CODE
+    assert not (tmp_path / "run" / "encoder.safetensors").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_stopped_or_killed_from_outside(
+    number: signal.Signals, whole: dict[int, Path], tmp_path: Path
+) -> None:
+    folder, settings = tmp_path / "run", (*RUN, "run.log_every=1", "run.checkpoint_seconds=0")
+    with start("train", *settings, *PLAIN, "--out", folder) as process:
+        deadline = time.monotonic() + 120
+        while not (folder / "checkpoint.pt").exists():
+            assert process.poll() is None, "it ended before it could be stopped"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(number)
+        printed, _ = process.communicate(timeout=60)
+    assert process.returncode == (RESUME_CODE if number == signal.SIGTERM else -number), printed
+    assert "Traceback" not in printed
+    train(folder, *settings)
+    assert_same_end(folder, whole[1])
+
+
+@pytest.mark.slow
+def test_fifty_kills(tmp_path: Path) -> None:
+    """One run after another until there were fifty; how many runs that takes depends on the machine."""
+    context, chance = server(), random.Random(0)
+    whole = tmp_path / "whole"
+    finish(context, run_config(), tmp_path / "warm-up")
+    seconds = finish(context, run_config(), whole)
+    done = number = 0
+    while done < KILLS:
+        folder = tmp_path / str(number)
+        done += kill_until_done(context, run_config(), folder, chance, seconds=seconds, most=min(KILLS - done, 20))
+        finish(context, run_config(), folder)
+        assert_same_end(folder, whole)
+        number += 1
 
 
 @pytest.mark.parametrize("method", [m if m in WITH_STATE else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
-def test_every_methods_own_state_goes_on(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues, followers and centres: two short epochs, ended by Ctrl-C in the middle of the second."""
-    settings = ("digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01")
-    rest = ("data.val_fraction=0.72", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none")
-    train(tmp_path / "whole", *settings, *rest)
-    write = MetricsLog.write
-
-    def write_until_5(self: MetricsLog, step: int, values: dict[str, float]) -> None:
-        if step == 5:
-            raise KeyboardInterrupt
-        write(self, step, values)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(MetricsLog, "write", write_until_5)
-        assert contune("train", *settings, *rest, *PLAIN, "--out", tmp_path / "parts").code == 130
-    assert torch.load(tmp_path / "parts" / "checkpoint.pt")["step"] == 4
-    train(tmp_path / "parts", *settings, *rest)
+def test_every_methods_own_state_is_restored(method: str, tmp_path: Path) -> None:
+    """Queues, momentum encoders and centers: two short epochs, stopped in the middle of the second."""
+    settings = (
+        "digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01",
+        "data.val_fraction=0.72", "run.log_every=1", "eval.linear=none",
+    )  # fmt: skip
+    train(tmp_path / "whole", *settings)
+    assert train_until(4, tmp_path / "parts", *settings).code == RESUME_CODE
+    train(tmp_path / "parts", *settings)
     assert_same_end(tmp_path / "parts", tmp_path / "whole")
 
 
-def test_lines_beyond_the_checkpoint_and_half_a_line_are_written_again(whole: Path, stopped: Path) -> None:
-    with (stopped / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 20, "loss": 0.5}\n{"step": 21, "lo')
-    train(stopped, *RUN)
-    assert_same_end(stopped, whole)
-
-
-def test_a_truncated_checkpoint_falls_back_to_the_one_before(whole: Path, stopped: Path) -> None:
+def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stopped: Path) -> None:
     content = (stopped / "checkpoint.pt").read_bytes()
     (stopped / "checkpoint.pt").write_bytes(content[: len(content) // 2])
-    train(stopped, *RUN)
-    assert_same_end(stopped, whole)
+    with (stopped / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 9, "loss": 0.5}\n{"step": 10, "lo')
+    outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
+    assert "damaged" in outcome.out
+    assert_same_end(stopped, whole[1])
 
 
-@pytest.mark.parametrize("damage", [b"", b"not a checkpoint", b"PK\x03\x04 a broken archive"])
-def test_two_damaged_checkpoints_are_a_sentence(stopped: Path, damage: bytes) -> None:
-    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
-        (stopped / name).write_bytes(damage)
-    outcome = contune("train", *RUN, *PLAIN, "--out", stopped)
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"contune: checkpoint.pt and checkpoint.previous.pt in {stopped} cannot be read; "
-        "remove the folder to start over\n"
-    )
+def test_machine_settings_may_change(whole: dict[int, Path], stopped: Path) -> None:
+    train(stopped, *RUN, "run.log_every=1", "run.checkpoint_seconds=60", "data.workers=0")
+    assert_same_end(stopped, whole[1])
 
 
-def test_a_checkpoint_that_would_run_code_is_not_read(stopped: Path) -> None:
-    for name in ("checkpoint.pt", "checkpoint.previous.pt"):
-        torch.save({"step": Path("anything but numbers")}, stopped / name)
-    outcome = contune("train", *RUN, *PLAIN, "--out", stopped)
-    assert (outcome.code, "cannot be read" in outcome.err) == (2, True)
+def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    settings = (*RUN, "run.log_every=1")
+    assert train_until(3, other, *settings, "run.seed=1").code == RESUME_CODE
+    shutil.copy(other / "checkpoint.pt", stopped / "checkpoint.pt")
+    foreign = contune("train", *settings, *PLAIN, "--out", stopped)
+    for _ in range(2):
+        save_checkpoint(stopped, {"step": 3, "seconds": 0.0, "skipped": 0, "random": torch.zeros(3)})
+    strange = contune("train", *settings, *PLAIN, "--out", stopped)
+    for outcome in (foreign, strange):
+        assert outcome.code == 2
+        assert "not one of this run" in outcome.err
+    assert "run.seed" in foreign.err
 
 
-def test_a_finished_run_returns_at_once_with_the_same_result(whole: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in whole.iterdir()}
-    expected = read_json(whole / "result.json")
-    outcome = contune("train", *RUN, *PLAIN, "--out", whole)
-    assert outcome.code == 0
-    assert f"{expected['knn_top1']:.2f}" in outcome.out
-    assert {path: path.stat().st_mtime_ns for path in whole.iterdir()} == before
+def test_signals_that_are_put_off() -> None:
+    """They wait for the end of the block, and excuse a RuntimeError after them; a second Ctrl-C does not wait."""
+    done: list[object] = []
+
+    def work(*events: signal.Signals | str) -> None:
+        with stoppable(), put_off() as asked:
+            for event in events:
+                if isinstance(event, str):
+                    raise RuntimeError(event)
+                signal.raise_signal(event)
+                done.append(asked())
+
+    with pytest.raises(Stopped):
+        work(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        work(signal.SIGTERM, "a worker was terminated too")
+    with pytest.raises(RuntimeError, match="of its own"):
+        work("of its own")
+    assert done == [True, True]
+    with pytest.raises(KeyboardInterrupt):
+        work(signal.SIGINT, signal.SIGINT)
+    assert done == [True] * 3
+    with pytest.raises(Stopped), stoppable():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
 
 
-def test_machine_settings_may_change_and_nothing_else(whole: Path, stopped: Path) -> None:
-    outcome = contune("train", *RUN, "method.k1=7", "optim.lr=0.2", *PLAIN, "--out", stopped)
-    assert outcome.code == 2
-    assert outcome.err == (
-        f"contune: {stopped} holds a run with another method.k1, optim.lr; "
-        "give another folder with --out, or remove this one\n"
-    )
-    train(stopped, *RUN, "run.checkpoint_seconds=60", "data.workers=0")
-    assert_same_end(stopped, whole)
+def test_the_handler_of_another_program_stays() -> None:
+    called: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: called.append(number))
+    try:
+        with stoppable():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert called == [signal.SIGTERM]

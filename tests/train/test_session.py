@@ -1,71 +1,195 @@
-"""Training and measuring from Python: folders as texts, and configs whose attributes were set to anything."""
+"""A whole run from Python: its files, its report, an evaluation afterwards, and disks that fail on the way."""
 
-from collections.abc import Callable
+import errno
+import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import PLAIN, contune
+import torch
+from command_line import PLAIN, contune, read_json, train
+from pictures import write_classes, write_flat
+from torch import Tensor
 
-from contune.config import Config
+from contune import files
 from contune.errors import UserError
 from contune.recipes import RECIPES
 from contune.run import RunFolder
-from contune.train.session import evaluate_run, train
+from contune.train import checkpoint, session
+from contune.train.checkpoint import load_checkpoint
+from contune.train.session import evaluate_run, stages_in_words
+from contune.train.trainer import Trainer
 
-QUICK = ("optim.epochs=0", "data.val_fraction=0.8", "eval.linear=none", *PLAIN)
-
-
-def test_folders_may_be_texts(tmp_path: Path) -> None:
-    config = RECIPES["digits"]().override(QUICK)
-    result = train(config, str(tmp_path / "run"))
-    assert train(config, tmp_path / "run")["finished"] == result["finished"]  # read, not trained again
-    measured = evaluate_run(str(tmp_path / "run"))
-    assert measured["measures"] == result["measures"]
-    assert evaluate_run(tmp_path / "run", "eval.knn_k=1")["measures"] != result["measures"]
-    with pytest.raises(UserError, match=r"optim\.epochs was settled when the encoder was trained"):
-        evaluate_run(tmp_path / "run", "optim.epochs=1")
+SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
 
 
-@pytest.mark.parametrize(("key", "value"), [("optim.epochs", -3), ("data.sampler", "banana"), ("optim.lr", 0.0)])
-def test_attributes_are_checked_as_on_the_command_line(key: str, value: object, tmp_path: Path) -> None:
-    config = RECIPES["digits"]()
-    section, name = key.split(".")
-    setattr(getattr(config, section), name, value)
-    with pytest.raises(UserError) as refused:
-        train(config, tmp_path / "run")
-    assert str(refused.value) in contune("train", "digits", f"{key}={value}", "--out", tmp_path / "run").err
-    assert not (tmp_path / "run").exists()
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[str, Any], dict[str, Any]]:
+    """A run of five steps: its folder, its result, and what its report was drawn from."""
+    folder, drawn = RunFolder(tmp_path_factory.mktemp("session") / "run"), {}
+
+    def write_report(path: Path, **values: Any) -> None:
+        drawn.update(values)
+        path.write_text("a report")
+
+    config = RECIPES["digits"]().override(["optim.epochs=1", "data.val_fraction=0.6", "eval.linear=fast"])
+    result = session.train(config, folder, write_report=write_report)
+    return folder, json.loads(json.dumps(result)), drawn
 
 
-def other_type(config: Config) -> None:
-    config.optim.epochs = "many"  # type: ignore[assignment]
+def test_a_run_folder_has_all_its_files(finished: tuple[RunFolder, dict[str, Any], dict[str, Any]]) -> None:
+    folder, result, drawn = finished
+    names = {path.name for path in folder.path.iterdir() if "tfevents" not in path.name}
+    assert names == {
+        "config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "classifier.safetensors",
+        "result.json", "report.html",
+    }  # fmt: skip
+    assert any("tfevents" in path.name for path in folder.path.iterdir())
+    assert folder.report_file.read_text() == "a report"
+    assert result == read_json(folder.result_file)
+    assert result["linear_top1"] == result["measures"][0]["top1"]
+    assert result["last_logged"].keys() >= {"loss", "effective_rank", "positive_gradient"}
+    assert len(result["curves"]["loss"]) == 5
+    assert list(result["stages"]) == ["data", "training", "measuring", "report"]
+    assert drawn.keys() == {
+        "result", "config", "metrics", "class_names", "images", "channels", "skipped", "features_MD", "predicted_M",
+        "predicted_by",
+    }  # fmt: skip
+    assert drawn["predicted_by"] == "linear-fast"
+    right = (drawn["predicted_M"] == drawn["images"].labels).double().mean().item()
+    assert 100 * right == pytest.approx(result["linear_top1"])
 
 
-def other_method(config: Config) -> None:
-    config.method.name = "banana"
+def test_a_finished_run_is_reused_and_evaluated_again(
+    finished: tuple[RunFolder, dict[str, Any], dict[str, Any]],
+) -> None:
+    folder, result, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+    assert session.train(folder.config(), str(folder.path)) == result
+    assert evaluate_run(str(folder.path))["measures"] == result["measures"]
+    assert evaluate_run(folder.path, "eval.knn_k=1")["measures"] != result["measures"]
+    assert {path: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
+    with pytest.raises(UserError, match=r"optim\.epochs is fixed"):
+        evaluate_run(folder, "optim.epochs=1")
+    with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):
+        session.train(folder.config().override(["method.k1=7", "optim.lr=0.2"]), folder)
+
+
+def test_without_a_split_nothing_is_evaluated_and_without_labels_a_later_evaluation_adds_a_classifier(
+    tmp_path: Path,
+) -> None:
+    flat, classes, folder = write_flat(tmp_path / "flat"), write_classes(tmp_path / "classes"), tmp_path / "run"
+    settings = ("model.encoder=resnet-mini", "data.image_size=8", "optim.batch_images=8", "optim.epochs=1")
+    result = train(folder, "images-ssl", f"data.path={flat}", "data.test_fraction=0", "method.name=simclr", *settings)
+    assert result["measures"] == []
+    assert not (folder / "classifier.safetensors").exists()
+    with pytest.raises(UserError, match="no test split"):
+        evaluate_run(folder)
+    measured = evaluate_run(folder, [f"data.path={classes}", "data.test_fraction=0.5"])
+    assert {one["name"] for one in measured["measures"]} >= {"linear-fast", "knn"}
+    assert (folder / "classifier.safetensors").exists()
+
+
+def test_zero_epochs_evaluate_the_untrained_encoder(tmp_path: Path) -> None:
+    result = train(tmp_path / "run", "digits", *SMALL, "optim.epochs=0")
+    assert (result["views_per_second"], result["last_logged"], result["curves"]) == (0, {}, {})
+    assert 0 < result["knn_top1"] < 100
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"), [(other_type, "optim.epochs cannot be 'many'"), (other_method, "unknown method 'banana'")]
+    ("recipe", "settings", "word"),
+    [
+        ("images", ("data.name=images",), "data.path"),
+        ("digits", ("data.path=/tmp",), "digits"),
+        ("digits", ("optim.batch_images=5000",), "batch_images=5000"),
+        ("digits", ("data.sampler=balanced", "data.images_per_class=7", "optim.batch_images=64"), "multiple"),
+        ("digits", ("eval.split=val", "data.val_fraction=0"), "validation split"),
+        ("digits", ("augment.policy=nonsense",), "nonsense"),
+        ("digits", ("model.encoder=nonsense",), "nonsense"),
+        ("digits", ("run.device=gpu",), "run.device=gpu"),
+        ("images", ("data.path=FLAT",), "learns from labels"),
+        ("images-ssl", ("data.path=FLAT", "data.sampler=balanced", "optim.batch_images=8"), "needs labels"),
+        ("images-ssl", ("data.path=FLAT", "eval.online=true", "optim.batch_images=8"), "needs labels"),
+    ],
 )
-def test_attributes_that_no_command_line_could_set(
-    change: Callable[[Config], None], sentence: str, tmp_path: Path
+def test_wrong_input_is_an_error_and_writes_nothing(
+    recipe: str, settings: tuple[str, ...], word: str, tmp_path: Path
 ) -> None:
-    config = RECIPES["digits"]()
-    change(config)
-    with pytest.raises(UserError, match=sentence):
-        train(config, tmp_path / "run")
+    if any("FLAT" in setting for setting in settings):
+        write_flat(tmp_path / "flat", 12)
+    config = RECIPES[recipe]().override(setting.replace("FLAT", str(tmp_path / "flat")) for setting in settings)
+    with pytest.raises(UserError, match=word):
+        session.train(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
+def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:
+    config = RECIPES["digits"]()
+    config.optim.epochs = -3
+    with pytest.raises(UserError, match=r"optim\.epochs"):
+        session.train(config, tmp_path / "run")
+
+
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
-    config = RECIPES["digits"]().override(QUICK)
-    folder = RunFolder(tmp_path / "run")
-    with (
-        folder.opened(config),
-        pytest.raises(UserError, match=r"^another process writes to .*/run; wait for its end, or give another folder"),
-    ):
-        train(config, folder)
+    config, folder = RECIPES["digits"]().override([*SMALL, "optim.epochs=0"]), RunFolder(tmp_path / "run")
+    with folder.opened(config), pytest.raises(UserError, match="another process"):
+        session.train(config, folder)
     assert not folder.result_file.exists()
-    train(config, folder)
-    assert folder.result_file.exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html"]
+)
+def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, sync = RunFolder(tmp_path / "run"), files.sync
+
+    def failing(path: Path) -> None:
+        if path.name == name + files.PART:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(path)
+
+    def train_it() -> dict[str, Any]:
+        config = RECIPES["digits"]().override([*SMALL, "optim.epochs=0"])
+        return session.train(config, folder, write_report=lambda path, **values: path.write_text("a report"))
+
+    with monkeypatch.context() as patch:
+        for module in (files, checkpoint):
+            patch.setattr(module, "sync", failing)
+        with pytest.raises(UserError, match=rf"\({name}\): No space left"):
+            train_it()
+    assert not (folder.path / name).exists()
+    assert not list(folder.path.glob("*.part"))
+    assert train_it()["measures"]
+    assert (folder.path / name).exists()
+
+
+def test_an_image_that_disappears_while_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos, folder = write_classes(tmp_path / "photos"), tmp_path / "run"
+    take_step = Trainer.take_step
+
+    def losing(self: Trainer, images: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
+        if self.step == 3:
+            shutil.rmtree(photos / "class1")
+        return take_step(self, images, labels_B)
+
+    monkeypatch.setattr(Trainer, "take_step", losing)
+    settings = (
+        "data.resident_gib=0", "data.workers=0", "model.encoder=resnet-mini", "data.image_size=8",
+        "optim.batch_images=8", "optim.epochs=4", "run.log_every=1", "run.checkpoint_seconds=0",
+    )  # fmt: skip
+    outcome = contune("train", "images", f"data.path={photos}", *settings, *PLAIN, "--out", folder)
+    assert outcome.code == 2
+    assert "No such file" in outcome.err
+    assert "Traceback" not in outcome.err
+    found = load_checkpoint(folder, torch.device("cpu"))
+    assert found is not None
+    assert found["step"] >= 3
+
+
+def test_stages_in_words() -> None:
+    assert stages_in_words({"data": 1.2, "training": 3.6}) == "5 s: data 1 s, training 4 s"
+    assert "since it was resumed from step 1,200: " in stages_in_words({"training": 3.6}, 1200)

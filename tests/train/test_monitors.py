@@ -1,0 +1,225 @@
+"""What watches a run: means, the NaN guard, warnings, gradient responses. Values may arrive late, as on a GPU."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import read_lines, train
+from torch import Tensor, nn
+
+from contune.errors import UserError
+from contune.losses.responses import coefficients
+from contune.methods import find_method
+from contune.methods.base import Guess, Method
+from contune.methods.dino import DINO
+from contune.methods.pairwise import PairwiseMethod
+from contune.methods.swav import SwAV
+from contune.methods.tcl import TCL
+from contune.models import EncoderSpec
+from contune.train import monitors
+from contune.train.engine import TAKEN
+from contune.train.log import CURVES, MetricsLog, read_metrics
+from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, GradientRecorder, Guard, HostCopy, Meter, Moment, Watch
+
+RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
+"""Four steps."""
+OWN = {"positive_gradient", "negative_gradient"}
+LOGGED = set(CURVES[1:])
+NAN, INF = float("nan"), float("inf")
+
+
+class Fixed:
+    """A recorder with a value of the moment."""
+
+    def keep(self, output: object) -> None: ...
+
+    def read(self) -> dict[str, Tensor]:
+        return {"now": torch.tensor(0.25)}
+
+
+def watch_of(log: MetricsLog, **changes: Any) -> Watch:
+    parts: dict[str, Any] = {"meter": Meter(), "guard": Guard("skip", "advice"), "recorders": [], "guess": None}
+    return Watch(log, lambda done, text: None, views_per_step=8, **parts | changes)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_line_has_means_since_the_last_one(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if late:
+        monkeypatch.setattr(HostCopy, "has_arrived", lambda self: False)
+    meter = Meter()
+    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
+        watch = watch_of(log, meter=meter, recorders=[Fixed()])
+        for loss, top1 in ((1.0, 0.0), (2.0, 1.0), (6.0, 0.5)):
+            watch.add({"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
+        watch.ask(Moment(3, 0.5, 0.1))
+        assert len(read_metrics(tmp_path)) == (0 if late else 1)
+        watch.add({"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
+        resumed = Meter()
+        resumed.load_state_dict(meter.state_dict())
+        watch.catch_up()
+        watch = watch_of(log, meter=resumed)
+        watch.add({"loss": torch.tensor(7.0), "other": torch.tensor(1.0)})  # a mean over the values that there are
+        watch.ask(Moment(5, 1.0, 0.1))
+        watch.catch_up()
+    first, second = read_metrics(tmp_path)
+    assert {name: first[name] for name in ("step", "epoch", "lr", "loss", "top1", "now")} == {
+        "step": 3, "epoch": 0.5, "lr": 0.1, "loss": 3.0, "top1": 0.5, "now": 0.25
+    }  # fmt: skip
+    assert (second["loss"], second["other"]) == (6.0, 1.0)
+
+
+def test_skipped_steps_do_not_count_in_means(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
+        watch = watch_of(log, recorders=[Fixed()])
+        for loss, taken in ((4.0, 1.0), (0.0, 0.0), (2.0, 1.0), (0.0, 0.0)):
+            watch.add({"loss": torch.tensor(loss), TAKEN: torch.tensor(taken)})
+        watch.ask(Moment(4, 1.0, 0.1))
+        watch.add({"loss": torch.tensor(0.0), TAKEN: torch.tensor(0.0)})
+        watch.ask(Moment(5, 1.0, 0.1))
+    (line,) = read_metrics(tmp_path)
+    assert (line["loss"], line["now"], line["skipped_steps"]) == (3.0, 0.25, 0)
+
+
+@pytest.mark.gpu
+def test_copies_are_of_the_moment_they_were_made() -> None:
+    values = torch.zeros(3, device="cuda")
+    torch.cuda._sleep(100_000_000)
+    values += 1
+    copy = HostCopy(values)
+    assert not copy.has_arrived(), "the host does not wait"
+    values += 1
+    assert copy.wait() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize(("pair", "what"), [((NAN, 1.0), "loss became nan"), ((INF, NAN), "loss became inf"),
+                                            ((1.0, INF), "gradient became inf")])  # fmt: skip
+def test_the_guard_stops_at_the_first_bad_step(pair: tuple[float, float], what: str) -> None:
+    with pytest.raises(UserError, match=f"{what} at step 7.*lower optim.lr"):
+        Guard("stop", "lower optim.lr").judge([6, 7, 8], [(1.0, 1.0), pair, (NAN, NAN)])
+
+
+def test_the_guard_counts_skipped_steps_and_gives_up_after_many(capsys: pytest.CaptureFixture[str]) -> None:
+    guard, bad = Guard("skip", "advice"), (NAN, 1.0)
+    guard.judge([1, 2, 3], [bad, (1.0, 1.0), bad])
+    assert (guard.num_skipped, guard.in_a_row) == (2, 1)
+    assert "at step 1" in capsys.readouterr().out
+    guard.judge(range(4, 2 + MAX_SKIPPED_IN_A_ROW), [bad] * (MAX_SKIPPED_IN_A_ROW - 2))
+    with pytest.raises(UserError, match=f"step {2 + MAX_SKIPPED_IN_A_ROW}"):
+        guard.judge([2 + MAX_SKIPPED_IN_A_ROW], [bad])
+
+
+@pytest.mark.parametrize(
+    ("loss", "rank", "step", "epoch", "words"),
+    [
+        (1.0, 1.6, 10, 1.0, ""),
+        (1.0, 1.2, 10, 1.0, "collapsed"),
+        (7.95, 9.0, 1000, 5.0, "same prediction for every image"),
+        (7.95, 9.0, 999, 5.0, ""),
+        (7.95, 9.0, 1000, 4.9, ""),
+        (7.85, 9.0, 1000, 5.0, ""),
+    ],
+)
+def test_a_collapse_and_a_guess_are_reported_once(
+    loss: float, rank: float, step: int, epoch: float, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
+        watch = watch_of(log, guess=Guess(math.log(3000), "a lower method.epsilon"))
+        for _ in range(2):
+            watch.add({"loss": torch.tensor(loss), "effective_rank": torch.tensor(rank)})
+            watch.ask(Moment(step, epoch, 0.1))
+    said = capsys.readouterr().out
+    assert said.count("at step") + said.count("by step") == bool(words)
+    assert words in " ".join(said.split())
+
+
+def test_methods_with_prototypes_know_the_loss_of_a_guess() -> None:
+    def guess_of(kind: type[Method]) -> Guess | None:
+        return kind(nn.Linear(4, 4), 4, 2, kind.Settings(**({"num_prototypes": 50} if kind is not TCL else {}))).guess
+
+    assert [guess_of(kind).loss for kind in (SwAV, DINO)] == pytest.approx([math.log(50)] * 2)  # type: ignore[union-attr]
+    assert guess_of(TCL) is None
+
+
+def test_spread_by_hand() -> None:
+    point = monitors.spread(torch.ones(8, 4), 2)
+    assert (point["feature_std"], point["alignment"], point["uniformity"]) == pytest.approx((0, 0, 0), abs=1e-6)
+    corners_ND = torch.eye(4).repeat(2, 1)
+    spread = monitors.spread(corners_ND, 2)
+    assert spread["effective_rank"] == pytest.approx(3), "four corners span three dimensions around their mean"
+    assert spread["alignment"] == 0
+    assert spread["uniformity"] == pytest.approx(-4), "all pairs are at a squared distance of 2"
+    assert monitors.spread(torch.tensor([[1.0, 0], [-1, 0], [1, 0], [-1, 0]]), 2)["effective_rank"] == pytest.approx(1)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Tensor, Tensor]]:
+    """The embeddings and labels of every step."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    forward = PairwiseMethod.forward
+
+    def watched(self: PairwiseMethod, views: list[Tensor], labels_B: Tensor | None) -> object:
+        output = forward(self, views, labels_B)
+        seen.append((output.state["z_ND"].clone(), output.state["groups_N"]))
+        return output
+
+    monkeypatch.setattr(PairwiseMethod, "forward", watched)
+    return seen
+
+
+def mean_responses(z_ND: Tensor, groups_N: Tensor, k1: float, k2: float) -> tuple[float, float]:
+    """In float64, by the whole matrices."""
+    terms = coefficients(z_ND.double(), groups_N, temperature=0.1, k1=k1, k2=k2)
+    rows = [i for i in range(len(z_ND)) if terms.X_RC[i].any()]
+    same_NN = groups_N[:, None] == groups_N
+    pull = [terms.positive_RC[i].abs().sum() / (same_NN[i].sum() - 1) for i in rows]
+    push = [terms.N_RC[i].sum() / (~same_NN[i]).sum() for i in rows]
+    return float(torch.stack(pull).mean()), float(torch.stack(push).mean())
+
+
+def test_logged_responses_are_those_of_the_last_step(compared: list[tuple[Tensor, Tensor]], tmp_path: Path) -> None:
+    train(tmp_path / "run", *RUN, "run.log_every=3", "method.k1=2000", "method.k2=1.5")
+    lines = read_lines(tmp_path / "run")
+    assert [line["step"] for line in lines] == [3, 4]
+    for line in lines:
+        z_ND, groups_N = compared[int(line["step"]) - 1]
+        tuned, plain = mean_responses(z_ND, groups_N, 2000.0, 1.5), mean_responses(z_ND, groups_N, 0.0, 1.0)
+        assert (line["positive_gradient"], line["negative_gradient"]) == pytest.approx(tuned, rel=1e-5)
+        assert (line["supcon_positive_gradient"], line["supcon_negative_gradient"]) == pytest.approx(plain, rel=1e-5)
+        assert 0.9 < line["theorem1_share"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "logged"),
+    [
+        ("tcl", {"k1": 0.0}, LOGGED),
+        ("tcl", {"supervised": False}, LOGGED),
+        ("supcon", {"variant": "in"}, OWN),
+        ("simclr", {}, OWN),
+        ("triplet", {}, set()),
+        ("byol", {}, set()),
+    ],
+)
+def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: set[str]) -> None:
+    spec = EncoderSpec(
+        encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
+    )
+    torch.manual_seed(0)
+    encoder, method_class = spec.build(), find_method(name)
+    method = method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
+    recorder = GradientRecorder.of(method)
+    assert (recorder is None) == (not logged)
+    if recorder is not None:
+        recorder.keep(method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4))
+        found = recorder.read()
+        assert found.keys() == logged
+        assert all(found[key] > 0 for key in OWN)
+
+
+def test_logging_responses_changes_nothing_else(tmp_path: Path) -> None:
+    for switch in ("true", "false"):
+        train(tmp_path / switch, *RUN, "run.log_every=1", f"run.gradients={switch}")
+    on, off = (read_lines(tmp_path / switch) for switch in ("true", "false"))
+    assert [{name: line[name] for name in off[0]} for line in on] == off
+    assert on[0].keys() - off[0].keys() == LOGGED
