@@ -8,8 +8,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from contune.errors import UserError, unknown
 
-Value = bool | int | float | str | tuple["Value", ...] | None
-
 _BOOLS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 
@@ -44,7 +42,7 @@ def check(settings: Any, prefix: str) -> None:
             raise UserError(f"{key} must be {high:g} or less, got {value}")
 
 
-def parse(text: str, annotation: Any, key: str) -> Value:
+def parse(text: str, annotation: Any, key: str) -> Any:
     """The value of `text` under a type annotation; `none` where the annotation allows None."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
@@ -60,7 +58,7 @@ def parse(text: str, annotation: Any, key: str) -> Value:
         return _BOOLS[text.lower()]
     if annotation in (int, float):
         try:
-            return annotation(text)  # type: ignore[no-any-return]  # int or float
+            return annotation(text)
         except ValueError:
             noun = "a whole number" if annotation is int else "a number"
             raise UserError(f"{key} must be {noun}, got {text!r}") from None

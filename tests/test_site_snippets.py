@@ -11,10 +11,10 @@ from command_line import PLAIN, contune, train
 from pictures import write_picture
 from site_pages import Snippet, command_lines, snippets
 
-from contune.cli import app, recipe_and_overrides
+from contune.cli import app, parse_choice
 from contune.config import Config
 from contune.experiments import find_experiment
-from contune.recipes import RECIPES, find_recipe
+from contune.recipes import RECIPES
 
 PLACEHOLDERS = ("COMMAND", "NAME", "RECIPE", "RUN", "[")
 """In a sentence such as `contune export RUN --to timm`."""
@@ -62,8 +62,7 @@ def test_the_program_understands_a_command_that_a_page_shows(words: list[str]) -
     name, parameters = understood(words)
     arguments = parameters.get("arguments") or []
     if name in ("train", "doctor", "tune"):
-        recipe, overrides = recipe_and_overrides(list(arguments))
-        assert isinstance(find_recipe(recipe)().override(overrides), Config)
+        assert isinstance(parse_choice(list(arguments)).config, Config)
     elif name == "experiment" and arguments:
         experiment = find_experiment(arguments[0])
         assert isinstance(experiment.rows[0].config([*experiment.overrides, *arguments[1:]], 0), Config)

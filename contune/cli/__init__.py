@@ -9,11 +9,12 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from contune.errors import UserError
+from contune.settings import parse
 from contune.train.signals import RESUME_CODE, Stopped
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-TRAIN, USE, UNDERSTAND, REPRODUCE = "Train", "Use", "Understand", "Reproduce"
-"""Help panels."""
-
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A recipe and settings to change.", show_default=False),
@@ -38,7 +36,8 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
 ]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Parallel = Annotated[int | None, typer.Option(help="Runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 DEFAULT_RECIPE = "digits"
@@ -86,43 +85,30 @@ def options(version: Annotated[bool, typer.Option("--version", help="Print the v
         raise typer.Exit
 
 
-def recipe_and_overrides(arguments: list[str] | None) -> tuple[str, list[str]]:
-    """The recipe, which is the first word unless that is a KEY=VALUE, and the other words."""
-    words = arguments or []
-    if words and "=" not in words[0]:
-        return words[0], words[1:]
-    return DEFAULT_RECIPE, words
+class Choice(NamedTuple):
+    """What a person chose with [RECIPE] [KEY=VALUE]..."""
+
+    recipe: str
+    overrides: list[str]
+    config: "Config"
+    name: str
+    """Of the default folder: the recipe, with a hash of the settings if any differ."""
 
 
-def config_of(recipe: str, overrides: list[str]) -> "Config":
+def parse_choice(arguments: list[str] | None) -> Choice:
+    """The first word is the recipe unless it is a KEY=VALUE."""
     from contune.recipes import find_recipe
 
-    return find_recipe(recipe)().override(overrides)
-
-
-def run_name(recipe: str, overrides: list[str]) -> str:
-    """The name of the default run folder: the recipe, with a hash of the settings if any differ."""
-    return recipe if not overrides else f"{recipe}-{config_of(recipe, overrides).fingerprint()}"
-
-
-def parse_ints(text: str, example: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise UserError(f"{text!r} is not a list of whole numbers; write for example {example}") from None
-
-
-def parse_floats(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise UserError(f"{text!r} is not a list of numbers; write for example 0,500,5000") from None
+    words = arguments or []
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
+    config = find_recipe(recipe)().override(overrides)
+    return Choice(recipe, overrides, config, f"{recipe}-{config.fingerprint()}" if overrides else recipe)
 
 
 def parse_seeds(text: str) -> list[int]:
     """`3` is a number of seeds, `0,4` or `4,` a list of them."""
-    numbers = parse_ints(text, "0,1,2")
-    seeds = numbers if "," in text else list(range(min(numbers[0], MAX_SEEDS + 1)))
+    numbers = list(parse(text, tuple[int, ...], "--seeds"))
+    seeds = numbers if "," in text else list(range(min(*numbers, MAX_SEEDS + 1)))
     if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
         raise UserError(f"--seeds {text}: write a number from 1 to {MAX_SEEDS}, or a list of seeds such as 0,4")
     return seeds
@@ -134,4 +120,4 @@ def refuse_torchrun(command: str) -> None:
         raise UserError(f"{command} starts its own processes; run it without torchrun")
 
 
-from contune.cli import train, use, understand, reproduce  # noqa: E402, F401, I001  # adds the commands, in the order of --help
+from contune.cli import train, use, understand  # noqa: E402, F401, I001  # adds the commands, in the order of --help

@@ -6,38 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from contune.cli import (
-    TRAIN,
-    Arguments,
-    Debug,
-    Overrides,
-    RunArgument,
-    app,
-    config_of,
-    parse_ints,
-    recipe_and_overrides,
-    refuse_torchrun,
-    run_name,
-)
+from contune.cli import Arguments, Debug, Overrides, Parallel, Run, app, parse_choice, refuse_torchrun
 from contune.errors import UserError, unknown
+from contune.settings import parse
 from contune.train.signals import stoppable
 
 
-@app.command(rich_help_panel=TRAIN)
+@app.command(rich_help_panel="Train")
 def train(
     arguments: Arguments = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The run folder; with --seeds, the folder that holds one run per seed.",
-            show_default="runs/RECIPE, with a hash if settings differ",
-        ),
+        typer.Option(help="The run folder, or the parent of one run per seed.", show_default="runs/RECIPE[-HASH]"),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Train once for each of these seeds, for example 0,1,2.")] = "",
-    parallel: Annotated[
-        int | None,
-        typer.Option(help="Runs at a time, with --seeds.", show_default="up to 4 on a GPU, 1 on a CPU"),
-    ] = None,
+    parallel: Parallel = None,
     debug: Debug = False,
 ) -> None:
     """Train an encoder, evaluate it and write a report.
@@ -47,24 +30,24 @@ def train(
 
     Example: `contune train images data.path=photos/ optim.epochs=100 --out runs/photos`
     """
-    recipe, overrides = recipe_and_overrides(arguments)
     if parallel is not None and not seeds:
         raise UserError(f"--parallel {parallel} needs --seeds, such as --seeds 0,1,2")
     with stoppable():  # from here on, because importing the libraries takes seconds
         if seeds:
-            _train_seeds(recipe, overrides, parse_ints(seeds, "0,1,2"), parallel, out, debug)
+            _train_seeds(arguments or [], parse(seeds, tuple[int, ...], "--seeds"), parallel, out, debug)
         else:
-            _train_one(recipe, overrides, out)
+            _train_one(arguments, out)
 
 
-def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
+def _train_one(arguments: list[str] | None, out: Path | None) -> None:
     from contune.console import say
     from contune.report import train_and_report
     from contune.run import RunFolder
     from contune.train.session import stages_in_words
 
-    folder = RunFolder(out or Path("runs") / run_name(recipe, overrides))
-    result = train_and_report(config_of(recipe, overrides), folder)
+    choice = parse_choice(arguments)
+    folder = RunFolder(out or Path("runs") / choice.name)
+    result = train_and_report(choice.config, folder)
     if not result:
         return  # not the main process
     say()
@@ -77,7 +60,7 @@ def _train_one(recipe: str, overrides: list[str], out: Path | None) -> None:
 
 
 def _train_seeds(
-    recipe: str, overrides: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool
+    arguments: list[str], seeds: tuple[int, ...], parallel: int | None, out: Path | None, debug: bool
 ) -> None:
     from contune.console import show_table
     from contune.report import train_and_report
@@ -85,13 +68,15 @@ def _train_seeds(
     from contune.train.many import SUMMARY_COLUMNS, Job, run_many, summary
 
     refuse_torchrun("--seeds")
-    if any(word.startswith("run.seed=") for word in overrides):
+    if any(word.startswith("run.seed=") for word in arguments):
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     jobs = []
     for seed in seeds:
-        own = overrides if seed == config_of(recipe, overrides).run.seed else [*overrides, f"run.seed={seed}"]
-        folder = seed_folder(out, seed) if out is not None else Path("runs") / run_name(recipe, own)
-        jobs.append(Job(config_of(recipe, own), folder, f"seed {seed}", train_and_report))
+        choice = parse_choice(arguments)
+        if seed != choice.config.run.seed:
+            choice = parse_choice([*arguments, f"run.seed={seed}"])
+        folder = seed_folder(out, seed) if out is not None else Path("runs") / choice.name
+        jobs.append(Job(choice.config, folder, f"seed {seed}", train_and_report))
     results = run_many(jobs, parallel)
     show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
     failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
@@ -103,8 +88,8 @@ def _train_seeds(
         raise typer.Exit(2)
 
 
-@app.command(name="eval", rich_help_panel=TRAIN)
-def evaluate(run: RunArgument, overrides: Overrides = None, debug: Debug = False) -> None:
+@app.command(name="eval", rich_help_panel="Train")
+def evaluate(run: Run, overrides: Overrides = None, debug: Debug = False) -> None:
     """Evaluate a trained encoder again, on other data or under another protocol.
 
     Example: `contune eval runs/digits eval.linear=paper`
@@ -136,7 +121,7 @@ def _show_measures(result: dict[str, Any]) -> None:
         say("nothing was evaluated: there are no labels, or no split to evaluate on")
 
 
-@app.command(rich_help_panel=TRAIN)
+@app.command(rich_help_panel="Train")
 def recipes(
     data: Annotated[str | None, typer.Argument(help="List only recipes for this dataset.", show_default=False)] = None,
 ) -> None:

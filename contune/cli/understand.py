@@ -1,28 +1,17 @@
-"""`contune check`, `doctor`, `analyze`, `report` and `tune`: understand data, settings and runs."""
+"""`contune check`, `doctor`, `analyze`, `report`, `tune` and `experiment`: understand and reproduce."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contune.cli import (
-    UNDERSTAND,
-    Arguments,
-    Debug,
-    Overrides,
-    RunArgument,
-    app,
-    config_of,
-    parse_floats,
-    recipe_and_overrides,
-    refuse_torchrun,
-    run_name,
-)
+from contune.cli import Arguments, Debug, Overrides, Parallel, Run, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.cli.use import MAX_ROWS, LabelColumn, Workers
 from contune.errors import UserError
+from contune.settings import parse
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(rich_help_panel="Understand")
 def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A folder of images, or a parquet.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="A JSON file for everything that was found.")] = None,
@@ -60,7 +49,7 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(rich_help_panel="Understand")
 def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
     """Check machine, data and settings before a run, and suggest changes. Exit code 1 means the run would fail.
 
@@ -69,18 +58,17 @@ def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
     from contune.console import say
     from contune.doctor import examine
 
-    recipe, overrides = recipe_and_overrides(arguments)
     is_bad = False
-    for finding in examine(config_of(recipe, overrides)):
+    for finding in examine(parse_choice(arguments).config):
         say(f"{finding.mark} {finding.text}")
         is_bad |= finding.is_bad
     if is_bad:
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(rich_help_panel="Understand")
 def analyze(
-    run: RunArgument,
+    run: Run,
     overrides: Overrides = None,
     k1: Annotated[str, typer.Option(help="Values of k1 to compare, separated by commas.")] = "",
     k2: Annotated[str, typer.Option(help="Values of k2 to compare, separated by commas.")] = "",
@@ -104,8 +92,8 @@ def analyze(
     found = analyze_run(
         RunFolder(run),
         overrides or [],
-        k1_values=parse_floats(k1) or K1_VALUES,
-        k2_values=parse_floats(k2) or K2_VALUES,
+        k1_values=parse(k1, tuple[float, ...], "--k1") or K1_VALUES,
+        k2_values=parse(k2, tuple[float, ...], "--k2") or K2_VALUES,
         num_batches=batches,
     )
     write_analysis(folder, found)
@@ -114,12 +102,11 @@ def analyze(
     say(f"page     {folder}/gradients.html")
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(rich_help_panel="Understand")
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False, metavar="RUN...")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="The page.", show_default="report.html in the run; comparison.html for several runs"),
+        Path | None, typer.Option(help="The page.", show_default="RUN/report.html or comparison.html")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -138,7 +125,7 @@ def report(
     say(f"report   {path}")
 
 
-@app.command(rich_help_panel=UNDERSTAND)
+@app.command(rich_help_panel="Understand")
 def tune(
     arguments: Arguments = None,
     how: Annotated[
@@ -148,31 +135,16 @@ def tune(
             show_default="search; paper if Optuna is not installed",
         ),
     ] = "",
-    trials: Annotated[
-        int | None, typer.Option(help="Total number of trials for `--how search`.", show_default="16")
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(help="Epochs of a short run.", show_default="a fifth of the recipe's, at least 10"),
-    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Total number of trials of a search.", show_default="16")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[
-        int | None,
-        typer.Option(help="Runs at a time.", show_default="4 on a GPU; on a CPU one per core, up to 4"),
+        int | None, typer.Option(help="Trials at a time.", show_default="one per core, up to 4")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Start no trial after this many minutes.")] = None,
-    k1: Annotated[
-        str | None, typer.Option(help="Lowest and highest k1 for `--how search`.", show_default="1,20000")
-    ] = None,
-    k2: Annotated[
-        str | None, typer.Option(help="Lowest and highest k2 for `--how search`.", show_default="1,3")
-    ] = None,
-    storage: Annotated[
-        str | None, typer.Option(help="URL of a database that several hosts share, for `--how search`.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The folder.", show_default="runs/tune/RECIPE-HOW, with a hash if settings differ"),
-    ] = None,
+    k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
+    k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
+    storage: Annotated[str | None, typer.Option(help="URL of a database that hosts of a search share.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
     debug: Debug = False,
 ) -> None:
     """Find k1 and k2 of TCL with short runs on a validation split. The test split is never used.
@@ -182,32 +154,90 @@ def tune(
     Example: `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
     """
     from contune.console import say, show_table
-    from contune.tune import tuning, written
-    from contune.tune.search import Ranges
-    from contune.tune.short_run import default_epochs
+    from contune.tune import COLUMNS, NUM_TRIALS, PICTURE, SUMMARY, Ranges, default_way
+    from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
-    way = how or tuning.default_way()
+    way = how or default_way()
     for option, value in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2)):
         if value is not None and way != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
     if not how and way == "paper":
         say("Optuna is not installed, so contune uses the paper's procedure; `pip install contune[tune]` adds search")
-    recipe, overrides = recipe_and_overrides(arguments)
-    config = config_of(recipe, overrides)
+    choice = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
-    folder = out or Path("runs") / "tune" / f"{run_name(recipe, overrides)}-{way}{length}"
-    num_trials = tuning.NUM_TRIALS if trials is None else trials
-    budget = tuning.Budget(epochs=epochs, num_trials=num_trials, parallel=parallel, minutes=minutes)
-    ranges = Ranges(**{name: parse_floats(text) for name, text in (("k1", k1), ("k2", k2)) if text is not None})
-    outcome = tuning.tune(config, folder, how=way, budget=budget, ranges=ranges, storage=storage)
-    num_epochs = epochs or default_epochs(config.optim.epochs)
-    written.write(folder, outcome, recipe=recipe, overrides=overrides, how=way, epochs=num_epochs)
+    folder = out or Path("runs") / "tune" / f"{choice.name}-{way}{length}"
+    given = (("k1", k1), ("k2", k2))
+    ranges = {name: parse(text, tuple[float, ...], f"--{name}") for name, text in given if text is not None}
+    tuned = run_tuning(
+        choice.recipe,
+        choice.overrides,
+        choice.config,
+        folder,
+        how=way,
+        epochs=epochs,
+        num_trials=NUM_TRIALS if trials is None else trials,
+        parallel=parallel,
+        minutes=minutes,
+        ranges=Ranges(**ranges),
+        storage=storage,
+    )
     say()
-    show_table(written.COLUMNS, written.rows(outcome), numbers=written.COLUMNS[1:5])
+    show_table(COLUMNS, tuned.rows(), numbers=COLUMNS[1:5])
     say()
-    if outcome.advice is not None:
-        say(f"advised  {outcome.advice}")
-    say(written.verdict(outcome, num_epochs))
-    say(f"train    {written.train_command(recipe, overrides, outcome.choice)}")
-    say(f"files    {folder / written.JSON}, {folder / written.PICTURE}")
+    say("\n".join(tuned.lines()))
+    say(f"files    {folder / SUMMARY}, {folder / PICTURE}")
+
+
+@app.command(rich_help_panel="Reproduce")
+def experiment(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="A number, such as 3, or a list: 0,4.", show_default="1")] = None,
+    parallel: Parallel = None,
+    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="Reuse results with the same settings.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Copy the results to this folder, one file per run.")] = None,
+    draw: Annotated[bool, typer.Option("--draw", help="Run nothing; draw the results there are.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Run a set of trainings and draw them together; without a name, list the experiments.
+
+    Repeat the command to resume: finished runs are reused. Datasets that are not on this disk are skipped.
+
+    Example: `contune experiment ssl-digits --seeds 3`
+    """
+    from contune.console import say, show_table
+    from contune.experiments import EXPERIMENTS, run_experiment
+
+    words = arguments or []
+    has_options = draw or any(option is not None for option in (seeds, parallel, out, source, save))
+    if not words and not has_options:
+        show_table(("experiment", "what it compares"), [(name, each.summary) for name, each in EXPERIMENTS.items()])
+        say("\nstart one: contune experiment NAME [--seeds 3] [KEY=VALUE ...]")
+        return
+    if not words or "=" in words[0]:
+        raise UserError("name an experiment first, such as ci-digits; `contune experiment` alone lists them")
+    refuse_torchrun("contune experiment")
+    drawn = run_experiment(
+        words[0],
+        words[1:],
+        seeds=parse_seeds(seeds) if seeds is not None else None,
+        out=out,
+        source=source,
+        parallel=parallel,
+        save_to=save,
+        draw_only=draw,
+    )
+    table = drawn.table
+    show_table(table.columns, [[cell.text for cell in row] for row in table.rows], numbers=table.numbers)
+    left_out = [note for note in table.notes if note.startswith("Left out: ")]
+    problems = [sentence for outcome in drawn.outcomes for sentence in outcome.problems()]
+    say("".join(f"\n{sentence}" for sentence in (*left_out, *problems)))
+    say(f"table    {drawn.folder}/table.md\nfigure   {drawn.folder}/figure.png, figure.svg")
+    if save is not None:
+        say(f"results  {save}: {drawn.num_saved} new")
+    if any(outcome.failures for outcome in drawn.outcomes):
+        raise typer.Exit(2)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contune.cli import USE, Debug, RunArgument, app
+from contune.cli import Debug, Run, app
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,23 +13,20 @@ if TYPE_CHECKING:
     from contune.data.decode import Broken
 
 Images = Annotated[
-    str,
-    typer.Argument(metavar="IMAGES", help="A folder, an image, or a parquet with images.", show_default=False),
+    str, typer.Argument(metavar="IMAGES", help="A folder, an image, or a parquet with images.", show_default=False)
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Batch = Annotated[int, typer.Option(help="Images in a forward pass.")]
 OnBroken = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
-LabelColumn = Annotated[
-    str | None, typer.Option(help="The label column of a parquet.", show_default="found by its usual names")
-]
+LabelColumn = Annotated[str | None, typer.Option(help="Label column of a parquet.", show_default="by its name")]
 Workers = Annotated[int | None, typer.Option(help="Images decoded at a time.", show_default="one per core")]
 
 MAX_ROWS = 20
 
 
-@app.command(rich_help_panel=USE)
+@app.command(rich_help_panel="Use")
 def embed(
-    run: RunArgument,
+    run: Run,
     images: Images,
     out: Annotated[Path, typer.Option(help="The parquet file: path, label, embedding.")] = Path("embeddings.parquet"),
     dtype: Annotated[str, typer.Option(help="Type of the embeddings: float32 or float16.")] = "float32",
@@ -64,9 +61,9 @@ def embed(
     _say_skipped(written.broken, out)
 
 
-@app.command(rich_help_panel=USE)
+@app.command(rich_help_panel="Use")
 def search(
-    run: RunArgument,
+    run: Run,
     images: Annotated[
         str,
         typer.Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False),
@@ -108,9 +105,9 @@ def search(
     _say_skipped(skipped, out)
 
 
-@app.command(rich_help_panel=USE)
+@app.command(rich_help_panel="Use")
 def predict(
-    run: RunArgument,
+    run: Run,
     images: Images,
     out: Annotated[Path | None, typer.Option(help="A .csv, .json or .parquet file.")] = None,
     batch: Batch = 256,
@@ -147,9 +144,9 @@ def predict(
     _say_skipped(found.broken, out)
 
 
-@app.command(rich_help_panel=USE)
+@app.command(rich_help_panel="Use")
 def export(
-    run: RunArgument,
+    run: Run,
     to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
     half: Annotated[bool, typer.Option("--half", help="For onnx: store weights in half precision.")] = False,
