@@ -1,4 +1,4 @@
-"""Reads a page the way a strict reader would, and keeps what the tests ask about."""
+"""Parses a page strictly and keeps what the tests ask about."""
 
 from html.parser import HTMLParser
 
@@ -39,3 +39,16 @@ class Page(HTMLParser):
 
     def all(self, tag: str) -> list[dict[str, str]]:
         return [attributes for found, attributes in self.attributes if found == tag]
+
+    def check_safe(self) -> None:
+        """Nothing is fetched or run, every anchor is unique, and pictures and tables have a text for everybody."""
+        assert not self.all("script")
+        anchors = [attributes["id"] for _, attributes in self.attributes if "id" in attributes]
+        assert len(anchors) == len(set(anchors))
+        for tag, attributes in self.attributes:
+            assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+            for name in ("src", "href", "xlink:href", "action", "data", "srcset", "poster"):
+                assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+        assert all(attributes.get("alt") for attributes in self.all("img"))
+        assert all(attributes.get("scope") in ("row", "col") for attributes in self.all("th"))
+        assert all("aria-label" in attributes or "aria-hidden" in attributes for attributes in self.all("svg"))

@@ -1,4 +1,4 @@
-"""The page as a browser shows it."""
+"""The pages as a browser shows them: light, dark, and as wide as a phone."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compared_runs import made_up
-from finished_runs import finished_run, report, unlabelled_run, unmeasured_run
+from made_up_runs import compared_run, finished_run, report, unevaluated_run, unlabelled_run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from contune.analysis.comparison.page import comparison_page
-from contune.analysis.measured import Measured
+from contune.report.compare import comparison_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -21,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None, reason="needs Chromium and chromedriver (Debian: chromium, chromium-driver)"
 )
 
-QUIET = (
+FLAGS = (
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -31,11 +29,10 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-
 RUNS = {
     "labelled": finished_run(),
     "no labels": unlabelled_run(),
-    "no test split": unmeasured_run(),
+    "no test split": unevaluated_run(),
     "long names": finished_run(
         300, 100, class_name="a_class_with_a_rather_long_unbroken_name_{}", name="/x" * 80 + "{}"
     ),
@@ -49,7 +46,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     assert DRIVER is not None
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in (*QUIET, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
@@ -57,17 +54,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
     driver.quit()
 
 
-@pytest.fixture(params=RUNS)
-def run(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return RUNS[request.param]
-
-
-def show(browser: webdriver.Chrome, folder: Path, run: dict[str, Any], width: int = 1200) -> None:
-    report(folder, run)
-    open_page(browser, folder / "report.html", width)
-
-
-def open_page(browser: webdriver.Chrome, path: Path, width: int) -> None:
+def show(browser: webdriver.Chrome, path: Path, width: int = 1200) -> None:
     size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get(path.as_uri())
@@ -77,13 +64,14 @@ def ask(browser: webdriver.Chrome, script: str) -> Any:
     return browser.execute_script(f"return {script}")
 
 
-def test_it_shows_everything_and_asks_for_nothing(
-    browser: webdriver.Chrome, tmp_path: Path, run: dict[str, Any]
+@pytest.mark.parametrize("name", RUNS)
+def test_it_shows_everything_at_any_width_and_asks_for_nothing(
+    name: str, browser: webdriver.Chrome, tmp_path: Path
 ) -> None:
-    show(browser, tmp_path, run)
+    run = RUNS[name]
+    report(tmp_path, run)
+    show(browser, tmp_path / "report.html")
     assert browser.title == "tcl on toy · contune"
-    for measure in run["result"]["measures"]:
-        assert f"{measure['top1']:.1f}" in ask(browser, "document.querySelector('header').innerText")
     assert ask(browser, "[...document.images].every(image => image.complete && image.naturalWidth > 0)")
     assert ask(browser, "document.images.length") >= (0 if run["images"] is None else 8 * 7)
     sizes = "[...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect())"
@@ -91,66 +79,34 @@ def test_it_shows_everything_and_asks_for_nothing(
     entries = ask(browser, "performance.getEntriesByType('resource').map(entry => entry.name)")
     assert [name for name in entries if not name.startswith("data:")] == []
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]  # selenium's is untyped
-
-
-@pytest.mark.parametrize("width", [390, 800])
-def test_nothing_sticks_out_sideways(
-    browser: webdriver.Chrome, tmp_path: Path, run: dict[str, Any], width: int
-) -> None:
-    show(browser, tmp_path, run, width=width)
-    assert ask(browser, "innerWidth") == width
-    assert ask(browser, "document.documentElement.scrollWidth") <= width
-
-
-@pytest.mark.parametrize("width", [390, 800, 1200])
-@pytest.mark.parametrize("num_settings", [2, 15])
-def test_numbers_of_a_comparison_are_in_view(
-    browser: webdriver.Chrome, tmp_path: Path, width: int, num_settings: int
-) -> None:
-    folder = "/home/somebody/a_long_unbroken_name_of_a_folder/runs-of-last-week"
-    policy = "augment.policy=a-policy-with-a-very-long-name-that-says-all-of-what-it-does"
-    runs = [
-        made_up(f"{folder}/{number}-{seed}", f"{policy}-{number}", seed=seed, linear=12.3 + 40 * seed + number,
-                classifier_top1=11.0 + 30 * seed, classifier_protocol="classifier")
-        for number in range(num_settings)
-        for seed in range(3)
-    ]  # fmt: skip
-    (tmp_path / "page.html").write_text(comparison_page(runs), encoding="utf-8")
-    open_page(browser, tmp_path / "page.html", width)
-    assert ask(browser, "document.documentElement.scrollWidth") <= width
-    cells = "[...document.querySelectorAll('#accuracy .number-cell, #differences .number-cell')]"
-    assert ask(browser, f"{cells}.length") > 5 * num_settings
-    assert ask(browser, f"{cells}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length") == 0
-    assert ask(browser, f"{cells}.filter(cell => cell.scrollWidth > cell.clientWidth).length") == 0
-    for name in ("accuracy", "differences"):
-        heads = f"[...document.querySelectorAll('#{name} tbody th')].map(head => head.getBoundingClientRect().width)"
-        assert min(ask(browser, heads)) > 60
-
-
-def test_curves_stay_inside_their_cards(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    show(browser, tmp_path, finished_run(), width=390)
-    inside = (
-        "[...document.querySelectorAll('.curves text')].every(text => text.getBoundingClientRect().right <= innerWidth)"
-    )
-    assert ask(browser, inside)
+    for width in (390, 800):
+        show(browser, tmp_path / "report.html", width)
+        assert ask(browser, "innerWidth") == width
+        assert ask(browser, "document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-@pytest.mark.parametrize("as_card", [False, True])
-def test_names_on_a_map_are_whole_and_off_each_other(
-    browser: webdriver.Chrome, tmp_path: Path, width: int, as_card: bool
-) -> None:
-    run = finished_run(90, 6, class_name="WIDE Mannequin {}")
-    if as_card:
-        measured = Measured(
-            images=run["images"], channels=1, class_names=run["class_names"], features=run["features_MD"],
-            predicted=run["predicted_M"],
-        )  # fmt: skip
-        page = comparison_page([made_up("a"), made_up("b", "method.k1=1")], {"a": measured, "b": measured})
-        (tmp_path / "page.html").write_text(page, encoding="utf-8")
-        open_page(browser, tmp_path / "page.html", width)
-    else:
-        show(browser, tmp_path, run, width)
+def test_numbers_of_a_comparison_are_in_view(browser: webdriver.Chrome, tmp_path: Path, width: int) -> None:
+    folder = "/home/somebody/a_long_unbroken_name_of_a_folder/runs-of-last-week"
+    policy = "augment.policy=a-policy-with-a-very-long-name-that-says-all-of-what-it-does"
+    runs = [
+        compared_run(f"{folder}/{number}-{seed}", f"{policy}-{number}", seed=seed, linear=12.3 + 40 * seed + number,
+                     classifier=11.0 + 30 * seed)
+        for number in range(4)
+        for seed in range(3)
+    ]  # fmt: skip
+    (tmp_path / "page.html").write_text(comparison_page(runs), encoding="utf-8")
+    show(browser, tmp_path / "page.html", width)
+    assert ask(browser, "document.documentElement.scrollWidth") <= width
+    cells = "[...document.querySelectorAll('#accuracy .number-cell')]"
+    assert ask(browser, f"{cells}.length") > 20
+    assert ask(browser, f"{cells}.filter(cell => cell.getBoundingClientRect().right > innerWidth).length") == 0
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_names_on_a_map_are_whole_and_off_each_other(browser: webdriver.Chrome, tmp_path: Path, width: int) -> None:
+    report(tmp_path, finished_run(90, 6, class_name="WIDE Mannequin {}"))
+    show(browser, tmp_path / "report.html", width)
     box = "(node => (({left, right, top, bottom}) => [left, right, top, bottom])(node.getBoundingClientRect()))"
     left, right, top, bottom = ask(browser, f"{box}(document.querySelector('.map'))")
     labels = ask(browser, f"[...document.querySelector('.map').querySelectorAll('text')].map({box})")
@@ -163,10 +119,11 @@ def test_names_on_a_map_are_whole_and_off_each_other(
 
 
 @pytest.mark.parametrize(("scheme", "brighter"), [("light", "background"), ("dark", "text")])
-def test_colours_follow_the_system(browser: webdriver.Chrome, tmp_path: Path, scheme: str, brighter: str) -> None:
+def test_colors_follow_the_system(browser: webdriver.Chrome, tmp_path: Path, scheme: str, brighter: str) -> None:
     media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    show(browser, tmp_path, finished_run())
+    report(tmp_path, unevaluated_run())
+    show(browser, tmp_path / "report.html")
     style = "getComputedStyle(document.documentElement)"
     text, background = (
         sum(map(int, ask(browser, f"{style}.{name}.match(/\\d+/g).slice(0, 3)")))

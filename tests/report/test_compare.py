@@ -1,0 +1,157 @@
+"""Comparisons of made-up runs whose differences are known, and `contune report` on trained ones."""
+
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import contune, train
+from made_up_runs import compared_run, finished_run, seeds
+from strict_html import Page
+
+from contune.report.compare import ComparedRun, comparison_page, grouped
+from contune.report.plots import Evaluated
+
+TCL = seeds("tcl", "method.k1=4000", linear=(91.0, 92.0, 93.5))
+SUPCON = seeds("supcon", "method.name=supcon", linear=(90.0, 91.2, 92.1))
+EVIL = '<script>alert("1")</script>'
+
+
+def text_of(runs: list[ComparedRun]) -> str:
+    """What a person reads, with a space between any two cells."""
+    body = comparison_page(runs).partition("<body>")[2]
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+def titles(*rows: str) -> list[str]:
+    """The titles of one run for each row of settings."""
+    return [group.title for group in grouped([compared_run(f"run{n}", *row.split()) for n, row in enumerate(rows)])]
+
+
+def test_means_intervals_and_paired_tests() -> None:
+    text = text_of([*TCL, *SUPCON])
+    assert "92.17 ± 3.13" in text
+    # scipy's ttest_rel: p = 0.02627, from 0.308 to 1.826
+    assert "tcl minus supcon Linear probe +1.07 ± 0.76 0.026 3" in text
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    late = compared_run("late", "method.name=supcon", seed=2, linear=93.0)
+    assert "tcl minus supcon Linear probe +0.50 – 1" in text_of([*TCL, late])
+    assert "No two rows share" in text_of([*TCL, compared_run("other", "method.name=supcon", seed=9)])
+    unfinished = compared_run("tcl/seed0", "method.k1=4000", seed=0, linear=None)
+    text = text_of([unfinished, *TCL[1:], *SUPCON])
+    assert "tcl minus supcon Linear probe +1.10 ± 3.81 0.170 2" in text
+    assert "not finished: 7.2 of 100 epochs" in text
+
+
+def test_what_was_measured_otherwise_is_not_compared() -> None:
+    assert "minus" not in text_of([*TCL, compared_run("x", "method.name=supcon", protocol="another")])
+    folders = [compared_run(name, "data.name=images", f"data.path=/a/{name}") for name in ("birds", "flowers")]
+    assert "minus" not in text_of(folders)
+    assert "tcl on birds" in text_of(folders)
+
+
+def test_a_method_that_trains_a_classifier_is_judged_by_it() -> None:
+    classified = [
+        compared_run(f"ce/seed{seed}", "method.name=cross-entropy", seed=seed, linear=95.0, classifier=top1)
+        for seed, top1 in enumerate((88.0, 89.2, 90.1))
+    ]
+    text = text_of([*classified, *SUPCON])
+    assert "89.10 ± 2.62 95.00 ± 0.00" in text
+    assert "cross-entropy minus supcon Classifier or probe −2.00 ± 0.00 < 0.001 3 Linear probe +3.90 ± 2.62" in text
+    assert "Classifier or probe" not in text_of([*TCL, *SUPCON])
+
+
+def test_pairs_that_share_only_the_seed_say_so() -> None:
+    assert "only the seed" not in text_of([*TCL, *SUPCON])
+    other = seeds("x", "method.name=supcon", "model.encoder=resnet18", "optim.batch_images=32", linear=(90.0, 91.2))
+    assert "only the seed is shared, these differ: encoder, batch_images" in text_of([*TCL, *other])
+
+
+def test_runs_that_differ_in_the_seed_or_the_machine_are_one_group() -> None:
+    elsewhere = compared_run("elsewhere", "method.k1=4000", "run.device=cuda", "run.log_every=5", seed=7)
+    again = compared_run("again", "method.k1=4000", seed=0, linear=50.0)
+    groups = grouped([*TCL, *SUPCON, elsewhere, again])
+    assert [(group.title, [run.seed for run in group.runs]) for group in groups] == [
+        ("tcl", [0, 1, 2, 7]),
+        ("supcon", [0, 1, 2]),
+    ]
+    assert [run.name for run in groups[0].repeated] == ["again"]
+
+
+def test_titles_say_what_tells_rows_apart() -> None:
+    assert titles("method.k1=4000", "method.k1=50", "method.name=supcon") == ["tcl, k1 4000", "tcl, k1 50", "supcon"]
+    assert titles("optim.epochs=5", "method.name=supcon") == ["tcl, epochs 5", "supcon, epochs 100"]
+    assert titles("", "method.name=supcon method.temperature=0.5 optim.lr=2") == ["tcl", "supcon"]
+    assert titles("", "data.name=cifar10 optim.epochs=7") == ["tcl on digits", "tcl on cifar10"]
+    assert titles("data.path=x", "data.path=y") == ["tcl (run0)", "tcl (run1)"]
+    many = "method.k1=1 method.k2=2 method.temperature=1 optim.lr=9 optim.epochs=1 optim.momentum=0 augment.views=3"
+    assert titles("", many)[1].endswith(", 2 more settings")
+
+
+def test_the_page_is_safe_and_leaves_out_what_is_too_much() -> None:
+    run = finished_run()
+    found = Evaluated.of(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
+    assert found is not None
+    runs = [*TCL, *SUPCON, compared_run(EVIL, f"augment.policy={EVIL}"), compared_run("b", f"data.path={EVIL}")]
+    source = comparison_page(runs, {"tcl/seed0": found, EVIL: f"No map: {EVIL}"})
+    page = Page(source)
+    page.check_safe()
+    assert "<script" not in source
+    assert page.text.count(EVIL) >= 3
+    assert comparison_page(runs) == comparison_page(runs)
+    drawn = [a["aria-label"] for a in page.all("svg") if "by epoch of 8 runs" in a.get("aria-label", "")]
+    assert len(drawn) == 2, "loss and pull of positives"
+    many = [compared_run(f"run{k1}", f"method.k1={k1}") for k1 in range(1, 46)]
+    assert "The first 15 of 990 pairs" in text_of(many)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds with a linear probe, in a folder as `train --seeds` makes it; the second is not finished."""
+    folder = tmp_path_factory.mktemp("runs") / "both"
+    for seed in (0, 1):
+        train(folder / f"seed{seed}", "digits", "optim.epochs=1", "optim.batch_images=256", f"run.seed={seed}")
+    (folder / "seed1" / "result.json").unlink()
+    return folder
+
+
+def test_a_report_is_written_again(trained: Path) -> None:
+    one = trained / "seed0"
+    outcome = contune("report", one)
+    assert (outcome.code, outcome.err) == (0, "")
+    page = Page((one / "report.html").read_text(encoding="utf-8"))
+    page.check_safe()
+    top1 = json.loads((one / "result.json").read_text())["linear_top1"]
+    assert f"{top1:.2f}" in page.text
+    assert "misclassified" in page.text
+    assert contune("report", trained / "seed1").code == 0
+    assert "not finished: 1.0 of 1 epochs" in Page((trained / "seed1" / "report.html").read_text()).text
+
+
+def test_a_folder_of_seeds_stands_for_its_runs(trained: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(trained / "seed0", tmp_path / "moved")
+    config = json.loads((moved / "config.json").read_text())
+    config["data"] |= {"name": "cifar10", "path": "/nowhere"}
+    (moved / "config.json").write_text(json.dumps(config))
+    assert contune("report", trained, moved, "--out", tmp_path / "page.html").code == 0
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert str(trained / "seed1") in page.text
+    assert "No map:" in page.text, "the data of one run is gone"
+    assert sum(attributes.get("class") == "map" for attributes in page.all("svg")) == 1
+
+
+def test_what_is_not_overwritten(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.html").write_text("mine")
+    for arguments in (
+        (trained / "seed0", "--out", tmp_path / "mine.html"),
+        (trained, "--out", tmp_path / "mine.html"),
+        (trained / "seed0", "--out", trained / "seed1" / "report.html"),
+        (tmp_path,),
+        (trained / "seed0", tmp_path / "missing"),
+    ):
+        assert contune("report", *arguments).code == 2, arguments
+    assert (tmp_path / "mine.html").read_text() == "mine"

@@ -1,0 +1,160 @@
+"""The report of made-up runs of every kind, read by a strict parser."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_up_runs import finished_run, image_set, report, unevaluated_run, unlabelled_run
+from strict_html import Page
+
+from contune.report import plots
+from contune.report.page import duration, escape, setting_text, shorten, shorten_path
+from contune.report.plots import Evaluated
+from contune.report.style import METHOD_STYLES
+
+RUNS = {
+    "labelled": finished_run(),
+    "no labels": unlabelled_run(),
+    "no test split": unevaluated_run(),
+    "one class": finished_run(30, 1),
+    "one image": finished_run(1, 2),
+    "twelve classes": finished_run(60, 12),
+    "a hundred classes": finished_run(300, 100),
+    "colour photos": finished_run(20, 3, side=200, channels=3),
+    "nothing logged": finished_run() | {"metrics": []},
+    "no probe": finished_run() | {"predicted_M": None},
+    "collapsed": finished_run() | {"features_MD": torch.ones(60, 3)},
+    "diverged": finished_run() | {"features_MD": torch.full((60, 3), torch.nan)},
+    "one feature": finished_run(40, 2) | {"features_MD": torch.linspace(-1, 1, 40)[:, None]},
+    "empty split": unlabelled_run() | {"images": image_set(None, 0), "features_MD": torch.zeros(0, 3)},
+    "broken images": finished_run() | {"skipped": [("a.png", "truncated")]},
+}
+REASONS = {
+    "no labels": "no labels",
+    "no test split": "no test split",
+    "empty split": "no test split",
+    "one class": "misclassified no image",
+    "one image": "at least 5 images",
+    "nothing logged": "no line with a loss",
+    "no probe": "eval.linear=none",
+    "collapsed": "collapsed",
+    "diverged": "diverged",
+    "broken images": "truncated",
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_kind_of_run_gives_a_safe_and_complete_page(name: str, tmp_path: Path) -> None:
+    run = RUNS[name]
+    source = report(tmp_path, run)
+    page = Page(source)
+    page.check_safe()
+    assert not re.search(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", source))
+    assert not re.search(r"@import|url\((?!#)", source)
+    assert not re.search(r"\b(nan|NaN|inf|None|tensor)\b", page.text)
+    assert "tcl on toy" in page.text
+    assert REASONS.get(name, "") in page.text
+    for measure in run["result"]["measures"]:
+        assert measure["protocol"] in page.text
+        assert f"{measure['top1']:.1f}" in page.text
+
+
+def test_numbers_of_a_labelled_run(tmp_path: Path) -> None:
+    """48 of 60 images are right; each class has a third of them; Wilson's interval is 68.2 to 88.2."""
+    page = Page(report(tmp_path, finished_run()))
+    for expected in ("80.0\u202f%", "33.3\u202f%", "68.2 – 88.2", "misclassified 12 of 60", "1 min 15 s", "7 epochs"):
+        assert expected in page.text
+    assert len(page.all("circle")) == 60
+    assert len(page.all("img")) == 8 * 7 + 3, "eight queries with six neighbors, three kinds of mistakes"
+    assert len([a for a in page.all("circle") if "wrong" in a["class"]]) == 12
+
+
+EVIL = "<script>alert('{}')</script>\"><img src=x onerror=alert(1)>&amp;"
+
+
+def test_what_comes_from_outside_stays_text(tmp_path: Path) -> None:
+    run = finished_run(60, 12, class_name=EVIL, name='/tmp/"it\'s" <b>&\x00\udcff{}.png')
+    run["config"] = {"data": {"name": EVIL, "path": EVIL}, EVIL: {EVIL: [EVIL]}}
+    run["result"] |= {"data": "images", "hardware": EVIL, "encoder": EVIL, "git_revision": EVIL, "method": EVIL}
+    run["result"]["versions"] = {EVIL: EVIL}
+    run["metrics"] = [line | {EVIL: 1.0} for line in run["metrics"]]
+    run["skipped"] = [(EVIL, EVIL)]
+    for measure in run["result"]["measures"]:
+        measure["protocol"] = EVIL
+    source = report(tmp_path, run)
+    page = Page(source)
+    page.check_safe()
+    assert "<script" not in source
+    assert EVIL.format(0) in page.text
+    assert '/tmp/"it\'s" <b>&\ufffd\ufffd0.png' in page.text
+    assert "default-src 'none'" in source
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    assert report(tmp_path, finished_run()) == report(tmp_path, finished_run())
+
+
+def test_a_large_run_gives_a_small_file(tmp_path: Path) -> None:
+    run = finished_run(2500, 30, side=160, channels=3, name="/a/rather/long/path/" * 4 + "{}.jpg")
+    run["metrics"] = [{"step": i, "loss": 1 / (1 + i), "lr": 0.1} for i in range(20_000)]
+    source = report(tmp_path, run)
+    assert len(Page(source).all("circle")) == plots.MAP_POINTS
+    assert len(source.encode()) < 3_000_000
+
+
+def evaluated(**changes: Any) -> Evaluated:
+    run = finished_run() | changes
+    found = Evaluated.of(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
+    assert found is not None
+    return found
+
+
+def test_the_map_keeps_clusters_together() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels_N = torch.arange(120) % 3
+    features_ND = 5 * torch.eye(3, 64)[labels_N] + 0.3 * torch.randn(120, 64, generator=generator)
+    xy_N2 = torch.from_numpy(plots.project(features_ND * torch.rand(120, 1, generator=generator)))
+    distance_NN = torch.cdist(xy_N2, xy_N2).fill_diagonal_(torch.inf)
+    assert torch.equal(labels_N[distance_NN.argmin(dim=1)], labels_N)
+
+
+def test_neighbors_are_the_nearest_by_cosine() -> None:
+    angles = torch.tensor([0.0, 0.1, 1.5, 3.0])
+    features_MD = torch.stack([angles.cos(), angles.sin()], dim=1) * torch.tensor([[1.0], [5.0], [2.0], [1.0]])
+    images = image_set(torch.tensor([0, 0, 1, 1]), 4)
+    found = evaluated(images=images, features_MD=features_MD, predicted_M=images.labels, class_names=("a", "b"))
+    hints = [attributes["title"] for attributes in Page(plots.neighbors(found)).all("li")]
+    assert [hint.partition(",")[0] for hint in hints[:3]] == ["a · toy#1", "b · toy#2", "b · toy#3"]
+    assert hints[0].endswith(f"cosine {torch.tensor(0.1).cos():.3f}")
+
+
+def test_curves_average_long_runs_and_leave_out_what_is_not_finite() -> None:
+    metrics = [{"step": i, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
+    text = Page(plots.curves(metrics, "tcl")).text
+    assert "2 values were not finite" in text
+    assert "Never a finite number" in text
+    long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
+    assert plots.curves(long, "tcl").count("L ") < 2 * plots.CURVE_POINTS
+
+
+def test_supcons_responses_are_drawn_with_tcls() -> None:
+    line = {"step": 1, "positive_gradient": 0.05, "supcon_positive_gradient": 0.04, "theorem1_share": 0.97}
+    html = plots.curves([line, line | {"step": 2, "positive_gradient": 0.06}], "tcl")
+    assert html.count("<figure>") == 2
+    assert "last 0.06; SupCon on the same embeddings: last 0.04" in html
+    assert "<b>97</b>" in html
+
+
+def test_no_two_methods_look_alike() -> None:
+    looks = [(style.color, style.marker) for style in METHOD_STYLES.values()]
+    assert len(set(looks)) == len(looks)
+
+
+def test_words() -> None:
+    assert escape('<a href="x">\'&\n\udc80') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp; \ufffd"
+    assert shorten("tabby, tabby cat", 8) == "tabby,…"
+    assert shorten_path("/a/long/path.png", 9) == "…path.png"
+    assert [duration(s) for s in (0.04, 9.94, 59.7, 3725)] == ["0.0 s", "9.9 s", "1 min 00 s", "1 h 02 min"]
+    assert [setting_text(v) for v in (None, True, 5000.0, 1e-6, [1, "a"])] == ["", "true", "5000", "1e-06", "1,a"]
