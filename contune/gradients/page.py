@@ -15,7 +15,7 @@ from contune.console import plural
 from contune.errors import UserError
 from contune.files import check_like, make_folder_of, whole_file, write_whole
 from contune.report.page import escape, header, is_page, page, section, table
-from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, inline_svg, legend_handle, quiet, svg_text
+from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, inline_svg, quiet, svg_text
 from contune.run import RunFolder
 
 NUMBERS_FILE, PAGE_FILE = "gradients.json", "gradients.html"
@@ -23,8 +23,6 @@ TABLE = (
     "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",
     "theorem 1 %", "of hard %",
 )  # fmt: skip
-LOSSES = (("supcon", 3.2), ("tcl", 1.5))
-"""With line widths: where both lines coincide, SupCon's shows on both sides of TCL's."""
 
 
 def check_place(folder: Path, run: Path) -> None:
@@ -104,18 +102,11 @@ def draw(found: dict[str, Any]) -> Figure:
         curve = found["by_similarity"][sign]
         what = "Pull towards a positive, X − P + Y" if sign == "positive" else "Push from a negative, P"
         above.set_title(what, loc="left", fontsize=10.5, color=INK)
-        for name, width in LOSSES:
-            _, color, marker = METHOD_STYLES[name]
-            above.plot(
-                curve["similarity"],
-                curve[name],
-                color=color,
-                linewidth=width,
-                marker=marker,
-                markersize=2.5 + width / 2,
-            )
-        above.legend(handles=[legend_handle(METHOD_STYLES[name], linestyle="-") for name, _ in LOSSES],
-                     frameon=False, fontsize=8.5)  # fmt: skip
+        for name, width in (("supcon", 3.2), ("tcl", 1.5)):  # where both coincide, SupCon's shows on both sides
+            title, color, marker = METHOD_STYLES[name]
+            look = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": width, "label": title}
+            above.plot(curve["similarity"], curve[name], **look)
+        above.legend(frameon=False, fontsize=8.5)
         above.sharex(pairs)
         above.tick_params(labelbottom=False)
         pairs.fill_between(curve["similarity"], curve["share"], step="mid", color=MUTED, alpha=0.45, linewidth=0)
@@ -124,11 +115,10 @@ def draw(found: dict[str, Any]) -> Figure:
         pairs.set_ylabel("pairs", rotation=0, ha="right", va="center", fontsize=9)
         _draw_sweep(by_k1, found, sign, "k1", "k2")
         _draw_sweep(by_k2, found, sign, "k2", "k1")
-    tcl = found["tcl"]
+    k1, k2 = found["tcl"]["k1"], found["tcl"]["k2"]
     batches = f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']} embeddings"
     title = f"{found['method']} on {found['data']}, step {found['step']:,}: {batches}, τ = {found['temperature']:g}; "
-    title += f"TCL at k1 = {tcl['k1']:g}, k2 = {tcl['k2']:g}"
-    figure.suptitle(title, fontsize=11, x=0.02, ha="left", color=MUTED)
+    figure.suptitle(f"{title}TCL at k1 = {k1:g}, k2 = {k2:g}", fontsize=11, x=0.02, ha="left", color=MUTED)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # keep this layout for every file
     return figure
@@ -137,21 +127,19 @@ def draw(found: dict[str, Any]) -> Figure:
 def _draw_sweep(axes: Axes, found: dict[str, Any], sign: str, knob: str, other: str) -> None:
     """TCL's responses over k1 or k2, and SupCon's as levels; hard pairs solid, easy ones dashed."""
     tcl, supcon = METHOD_STYLES["tcl"], METHOD_STYLES["supcon"]
-    lines, handles = found[f"by_{knob}"], []
+    lines = found[f"by_{knob}"]
     axes.set_title(f"Mean response from {sign}s", loc="left", fontsize=10.5, color=INK)
     axes.set_xlabel(f"{knob}  ({other} = {found['tcl'][other]:g})")
     for kind, dashes in (("hard", "-"), ("easy", "--")):
         name = f"{kind}_{sign}_gradient"
         axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=tcl.color, linestyle=dashes,
-                  linewidth=1.8, marker=tcl.marker, markersize=3.5)  # fmt: skip
-        axes.axhline(found["supcon"][name], color=supcon.color, linestyle=dashes, linewidth=1.5)
-        handles += [
-            legend_handle(style, f"{style.title}, {kind}", "-" if kind == "hard" else "--") for style in (tcl, supcon)
-        ]
+                  linewidth=1.8, marker=tcl.marker, markersize=3.5, label=f"TCL, {kind}")  # fmt: skip
+        label = f"SupCon, {kind}"
+        axes.axhline(found["supcon"][name], color=supcon.color, linestyle=dashes, linewidth=1.5, label=label)
     if knob == "k1":
         axes.set_xscale("symlog", linthresh=1.0)
         axes.set_xlim(-0.2, 1.8 * max(1.0, *(line[knob] for line in lines)))
-        axes.legend(handles=handles, frameon=False, fontsize=8.5)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.legend(frameon=False, fontsize=8.5)
     axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
     axes.set_ylim(bottom=0)

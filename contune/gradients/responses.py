@@ -22,25 +22,16 @@ from contune.methods.tcl import TCL
 from contune.models import load_encoder
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
+from contune.train import setup as training
 from contune.train.checkpoint import CHECKPOINT, load_checkpoint
-from contune.train.setup import (
-    Setup,
-    broken_image_hint,
-    build_method,
-    epoch_indices,
-    local_batch,
-    open_setup,
-    view_policies,
-)
+from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
 from contune.train.trainer import AUGMENT_STREAM
 
 K1_VALUES = (0.0, 1.0, 10.0, 100.0, 1000.0, 2000.0, 5000.0, 10000.0, 50000.0)
 """From SupCon's to the value at which the paper's accuracy falls."""
 K2_VALUES = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0)
-NUM_BINS = 100
-"""Equal parts of the similarities from -1 to 1."""
-FEWEST_PAIRS = 20
-"""Bins with fewer pairs are left out."""
+NUM_BINS, FEWEST_PAIRS = 100, 20
+"""Equal parts of the similarities from -1 to 1; those with fewer pairs are left out."""
 
 
 @broken_image_hint()
@@ -82,8 +73,7 @@ def analyze_run(
         raise UserError(f"the weights in {folder.path} do not fit these settings; leave model.* unchanged") from None
     k1, k2 = method.knobs.k1, method.knobs.k2
     if not isinstance(method, TCL):
-        k1, k2 = (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5)
-        asked = TCL.Settings(k1=k1, k2=k2)
+        asked = TCL.Settings(k1=5000.0, k2=1.0) if method.settings.needs_labels else TCL.Settings(k1=1.0, k2=1.5)
         for key, value in tuned:
             assign(asked, key.removeprefix("method."), value, key)
         check(asked, "method.")
@@ -96,7 +86,7 @@ def analyze_run(
         "encoder": setup.spec.encoder,
         "step": int(state["step"]),
         "seed": config.run.seed,
-        "embeddings_per_batch": config.optim.batch_images * len(view_policies(config.augment)),
+        "embeddings_per_batch": config.optim.batch_images * len(training.view_policies(config.augment)),
         "positives": "same label" if method.settings.needs_labels else "views of one image",
         **sweep(batches, method.knobs.temperature, k1, k2, k1_values, k2_values),
         "config": config.to_dict(),
@@ -107,8 +97,13 @@ def analyze_run(
 def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Embeddings of all views of a batch, and their groups."""
     config, loader = setup.config, setup.loader(setup.dataset.train, "train images")
-    batch, augmenter = local_batch(config, len(loader)), setup.augmenter(view_policies(config.augment))
-    epochs = (epoch_indices(config, len(loader), loader.labels_N, epoch) for epoch in count(config.optim.epochs))
+    batch, augmenter = (
+        training.local_batch(config, len(loader)),
+        setup.augmenter(training.view_policies(config.augment)),
+    )
+    epochs = (
+        training.epoch_indices(config, len(loader), loader.labels_N, epoch) for epoch in count(config.optim.epochs)
+    )
     indices = islice((indices_B for epoch in epochs for indices_B in epoch), num_batches)
 
     def draw(number: int, device: torch.device) -> list[Params]:
@@ -144,10 +139,9 @@ def sweep(
     pairs = [(k1, k2), *((each, k2) for each in k1_values), *((k1, each) for each in k2_values)]
     sums: dict[tuple[float, float], defaultdict[str, float]] = {pair: defaultdict(float) for pair in pairs}
     bins_3B = {sign: torch.zeros(3, NUM_BINS, dtype=torch.float64) for sign in ("positive", "negative")}
-    num = 0
-    for num, (z_ND, groups_N) in enumerate(batches, start=1):  # noqa: B007  # used below
+    for num, (z_ND, groups_N) in enumerate(batches, start=1):  # noqa: B007  # counts them
         block = batch_block(z_ND, groups_N, temperature=temperature)
-        kinds = block.kinds(block.thresholds(HARD_SHARE))
+        kinds = block.kinds(HARD_SHARE)
         for pair, total in sums.items():
             found = means(response_sums(block, kinds, *pair))
             for name, value in zip(found, torch.stack(list(found.values())).tolist(), strict=True):

@@ -7,7 +7,6 @@ Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K
 """
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -83,24 +82,17 @@ class PairBlock(NamedTuple):
             N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
         )
 
-    def thresholds(self, hard: float) -> list[Tensor]:
-        """Similarities below and above which a share `hard` of all positives lies, then of all negatives."""
-        found = []
-        for mask_RC in (self.positive_RC, self.negative_RC):
-            sim_K = self.sim_RC[mask_RC].sort().values
-            num = math.ceil(hard * len(sim_K))
-            found += [sim_K[num - 1], sim_K[-num]] if num else [sim_K.new_zeros(())] * 2
-        return found
-
-    def kinds(self, thresholds: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
-        """Masks of positive and negative pairs and, with `thresholds`, of the hard and easy ones among them."""
+    def kinds(self, hard: float | None = None) -> dict[str, Tensor]:
+        """Masks of positive and negative pairs and, for a share `hard`, of the hard and easy ones among them."""
         masks = {"positive": self.positive_RC, "negative": self.negative_RC}
-        if thresholds is not None:
-            low_positive, high_positive, low_negative, high_negative = thresholds
-            masks["hard_positive"] = self.positive_RC & (self.sim_RC <= low_positive)
-            masks["easy_positive"] = self.positive_RC & (self.sim_RC >= high_positive)
-            masks["hard_negative"] = self.negative_RC & (self.sim_RC >= high_negative)
-            masks["easy_negative"] = self.negative_RC & (self.sim_RC <= low_negative)
+        if hard is None:
+            return masks
+        for kind, low, high in (("positive", "hard", "easy"), ("negative", "easy", "hard")):
+            sim_K = self.sim_RC[masks[kind]].sort().values
+            num = math.ceil(hard * len(sim_K))
+            lowest, highest = (sim_K[num - 1], sim_K[-num]) if num else (0.0, 0.0)
+            masks[f"{low}_{kind}"] = masks[kind] & (self.sim_RC <= lowest)
+            masks[f"{high}_{kind}"] = masks[kind] & (self.sim_RC >= highest)
         return masks
 
 
@@ -208,8 +200,7 @@ def responses(
     if hard is not None and not 0 < hard <= 0.5:
         raise UserError(f"hard must be a share above 0 and at most 0.5, got {hard:g}; 0.25 is the hardest quarter")
     block = batch_block(z, labels, positives=positives, temperature=temperature, normalize=normalize)
-    kinds = block.kinds(None if hard is None else block.thresholds(hard))
-    return means(response_sums(block, kinds, k1, k2))
+    return means(response_sums(block, block.kinds(hard), k1, k2))
 
 
 @torch.no_grad()

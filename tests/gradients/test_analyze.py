@@ -14,7 +14,7 @@ from torch import Tensor
 
 from contune.gradients import responses as module
 from contune.gradients.responses import analyze_run, sweep
-from contune.losses.responses import batch_block, coefficients, responses
+from contune.losses.responses import coefficients, responses
 from contune.run import RunFolder
 
 SHORT = ("optim.epochs=2", "data.val_fraction=0.85", "eval.linear=none")

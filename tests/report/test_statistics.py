@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]  # has no stubs
 
 from contune.report.statistics import Spread, paired, wilson_interval
 
