@@ -43,7 +43,7 @@ with labels          k1 = 0: 98.7 %    500, r = 53: 99.2     1000, r = 106: 98.7
 supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0   60000, r = 472: 89.7
 """
 MIN_TRIAL, MAX_TRIAL = 16, 256
-"""Images to time. A few small ones take nearly as long as many on a GPU; a few large ones are enough."""
+"""Images to time: a few small ones take nearly as long as many on a GPU, and a few large ones are enough."""
 CPU_TRIAL_BYTES = 2**27
 """Activations of a trial on a CPU, so that it ends in a second or two."""
 
@@ -99,10 +99,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
             )
         if largest > 10 * max(1, smallest) and config.data.sampler == "shuffle":
             rarest = dataset.class_names[int(counts_K.argmin())]
-            yield advice(
-                f"classes have from {smallest} ({rarest}) to {largest} images; "
-                "data.sampler=balanced gives each class its share of every batch"
-            )
+            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set data.sampler=balanced")
     indices = torch.linspace(0, len(dataset.train) - 1, min(256, len(dataset.train))).long()
     images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
     x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
@@ -129,10 +126,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
         yield fine(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
     expected_lr = PAPER_LR_PER_VIEW * num
     if config.optim.name == "sgd" and not expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR:
-        yield advice(
-            f"optim.lr={config.optim.lr:g} is far from the paper's ratio of 0.2 at 256 embeddings, "
-            f"which is {expected_lr:.2g} here"
-        )
+        yield advice(f"optim.lr={config.optim.lr:g} is far from {expected_lr:.2g}, the paper's 0.2 per 256 embeddings")
 
 
 def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
@@ -141,15 +135,14 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
         return
     expected, by_label = expected_positives(config, labels_N), config.method.settings.needs_labels
     if expected == 0:
-        where = "with one image of each class in a batch" if by_label else "without labels"
-        raise UserError(f"an anchor has no positives: {where}, augment.views must be 2 or more")
+        raise UserError("an anchor has no positives; set augment.views=2 or more")
     num_terms = denominator_of_equals(config, expected)
     if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1:
         value = f"ln {num_terms:.0f} = {math.log(num_terms):.2f}"
         yield fine(f"an untrained loss is about {value}; a loss that stays there has not learned")
     yield fine(f"positives: {expected:.1f} for each anchor on average")
-    has_others = labels_N is not None and int(labels_N.bincount().max()) > 1
-    if by_label and has_others and (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
+    meets_few = (expected + 1) / config.augment.views - 1 < FEW_IMAGES
+    if by_label and meets_few and labels_N is not None and labels_N.bincount().max() > 1:
         yield advice("few anchors meet another of their class; raise optim.batch_images or set data.sampler=balanced")
 
 
@@ -185,8 +178,8 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
     So k1 times the share of positives matters. With labels that share is about one over the number of classes: the
     fewer classes, the smaller the largest useful k1.
     """
-    config = setup.config
-    settings, steps = config.method.settings, _num_steps(setup)
+    config, settings = setup.config, setup.config.method.settings
+    steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     if not isinstance(settings, TCL.Settings) or not steps:
         return
     positives = expected_positives(config, setup.dataset.train.labels)
@@ -211,7 +204,8 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     if stem == "cifar" and size > SMALL_IMAGE:
         yield advice(f"model.stem=cifar keeps {size}-pixel maps at full size, which is slow; use model.stem=auto")
 
-    views, steps, free = config.optim.batch_images * config.augment.views, _num_steps(setup), free_bytes(setup.device)
+    views, free = config.optim.batch_images * config.augment.views, free_bytes(setup.device)
+    steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     bytes_per_view = _activation_bytes(setup, method)
     weights_gradients_momentum = 3 * sum(p.numel() * p.element_size() for p in method.parameters())
     needed = weights_gradients_momentum + views * bytes_per_view
@@ -222,10 +216,6 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     hours = steps * views * _seconds_per_view(setup, method, num_trial) / 3600
     duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
     yield fine(f"time: about {duration} for {plural(steps, 'step')}, estimated from {num_trial} images")
-
-
-def _num_steps(setup: Setup) -> int:
-    return len(setup.dataset.train) // setup.config.optim.batch_images * setup.config.optim.epochs
 
 
 def _activation_bytes(setup: Setup, method: Method) -> int:

@@ -1,7 +1,4 @@
-"""Contrastive training as a scikit-learn transformer: images in, features out.
-
-Shapes: N images, D features.
-"""
+"""Contrastive training as a scikit-learn transformer: N images in, features (N, D) out."""
 
 import json
 import warnings
@@ -121,7 +118,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.__dict__.pop("classes_", None)  # from an earlier fit
         if classes is not None:
             self.classes_ = classes
-        self._set_encoder(ImageEncoder(method.encoder, setup.spec))
+        self.encoder_ = ImageEncoder(method.encoder, setup.spec).eval()
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -162,7 +159,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 estimator.classes_ = np.array(values["classes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder} is not a folder that ContrastiveEncoder.save wrote: {error}") from None
-        estimator._set_encoder(load_encoder(folder))
+        estimator.encoder_ = load_encoder(folder)
         return estimator
 
     def __sklearn_tags__(self) -> Any:
@@ -171,22 +168,22 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         tags.target_tags.required = False
         return tags
 
-    def _set_encoder(self, encoder: ImageEncoder) -> None:
-        self.encoder_ = encoder.eval()
-        self._n_features_out = encoder.num_features  # for get_feature_names_out
+    @property
+    def _n_features_out(self) -> int:
+        return self.encoder_.num_features  # for get_feature_names_out
 
     def _config(self, images: ImageSet, size: int) -> Config:
         config = for_method(self.method, has_labels=images.labels is not None, size=size)
+        config.optim.batch_images = min(config.optim.batch_images, len(images))
         if self.augmentation is not None or self.views is not None:
             config.augment.per_view = ()  # the parameters set one policy for all views
-        own_batch = min(config.optim.batch_images, len(images))
         parameters = {
             "data.image_size": size,
             "augment.policy": self.augmentation,
             "augment.views": self.views,
             "model.encoder": self.encoder,
             "optim.epochs": self.epochs,
-            "optim.batch_images": own_batch if self.batch_size is None else self.batch_size,
+            "optim.batch_images": self.batch_size,
             "optim.lr": self.learning_rate,
             "run.device": self.device,
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),

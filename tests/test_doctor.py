@@ -90,7 +90,7 @@ def test_settings_that_are_fine(overrides: tuple[str, ...]) -> None:
 
 def test_images_worth_a_change(tmp_path: Path) -> None:
     unequal = images(tmp_path / "unequal", common=66, rare=3, single=1)
-    assert "from 1 (single) to 66 images; data.sampler=balanced" in advice(*unequal)
+    assert "from 1 (single) to 66 images; set data.sampler=balanced" in advice(*unequal)
     assert "no test split" in advice(*unequal)
     balanced = findings(*unequal, "data.sampler=balanced")
     assert not any(finding.is_bad for finding in balanced)

@@ -148,7 +148,7 @@ def test_before_fit_there_is_nothing_to_ask(tmp_path: Path) -> None:
         (DIGITS[:9] / 255, None, {}, "float64"),
         (DIGITS[0], None, {}, "shape"),
         (DIGITS[:9, None], None, {}, "shape"),
-        ([Image.fromarray(DIGITS[0]), 3], None, {}, "int"),
+        ([Image.fromarray(DIGITS[0]), 3], None, {}, "item 1"),
         ("nowhere/", None, {}, "nowhere"),
         ([], None, {}, "images"),
         (DIGITS[:9], LABELS[:9], {}, "batch_images=32"),
