@@ -8,7 +8,7 @@ from contune.data.augment import build_policy
 from contune.data.augment.simaugment import SimAugment
 from contune.errors import UserError
 from contune.models.encoders import check_encoder_name
-from contune.recipes import RECIPES, by_data, find_recipe, for_method, summary
+from contune.recipes import RECIPES, by_data, find_recipe, summary
 from contune.recipes.paper import PAPER, SOLO_LEARN, Setting, paper_settings
 from contune.train.setup import view_policies
 
@@ -152,18 +152,6 @@ def built_views(config: Config) -> list[SimAugment]:
     return [policy for policy in policies if isinstance(policy, SimAugment)]
 
 
-def test_imagenet_has_larger_heads_and_queues() -> None:
-    differing = {
-        "byol": {"predictor_hidden": 8192},
-        "simclr": {"projector_hidden": 4096, "projector_dim": 512},
-        "moco-v2": {"queue_size": 65536},
-        "dino": {"teacher_warmup_epochs": 50.0},
-    }
-    for method in SELF_SUPERVISED:
-        small, large = (knobs(RECIPES[f"{data}-{method}"]()) for data in ("cifar100", "imagenet100"))
-        assert {name: large[name] for name in large if large[name] != small[name]} == differing.get(method, {})
-
-
 def test_every_method_without_labels_has_a_recipe_for_a_cpu() -> None:
     for method in SELF_SUPERVISED:
         config = RECIPES[f"digits-{method}"]()
@@ -198,15 +186,6 @@ def test_the_paper_settings_match_the_recipes() -> None:
         labels = config.method.settings.needs_labels
         setting = Setting(config.data.name, config.model.encoder, config.method.name, labels, config.optim.epochs)
         assert setting in known, name
-
-
-def test_settings_for_a_method_on_your_images() -> None:
-    assert for_method("tcl", has_labels=True, size=96).method.settings.needs_labels
-    assert not for_method("tcl", has_labels=False, size=96).method.settings.needs_labels
-    assert for_method("cross-entropy", has_labels=True, size=96).augment.views == 1
-    assert for_method("byol", has_labels=True, size=96).data.image_size == 224
-    with pytest.raises(UserError, match="labels"):
-        for_method("supcon", has_labels=False, size=96)
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:

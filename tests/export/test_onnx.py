@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from encoders import SMALL_GRAY, SPECS, features_of_the_photo, real_images, write_photo, write_run
+from encoders import SMALL_GRAY, features_of_the_photo, real_images, write_photo, write_run
 
 from contune.data.augment import resize
 from contune.errors import UserError
@@ -24,12 +24,6 @@ def test_resizing_gives_the_levels_that_the_encoder_sees(side: int) -> None:
     assert (found_NCHW - expected_NCHW).abs().max() <= 1
     assert (found_NCHW != expected_NCHW).float().mean() < 1e-4
     assert torch.equal(onnx.axis_weights(33, 33), torch.eye(33))
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) for name in SPECS if "color" in name])
-def test_features_of_larger_encoders(name: str, tmp_path: Path) -> None:
-    write_run(tmp_path, SPECS[name])
-    assert export_run(tmp_path, "onnx").deviation < 1e-4
 
 
 def test_features_and_probabilities_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,112 +1,128 @@
-"""The methods that compare whole views: VICReg, Barlow Twins, W-MSE and ARB."""
+"""VICReg and Barlow Twins against nested loops and by hand, and the base of all methods that compare whole views."""
 
+import math
 from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 import torch
-from test_every_method import BATCH, batch, build
-from torch import Tensor, nn
-from torch.nn.functional import interpolate
+from test_every_method import batch, build
+from torch import Tensor
 
-from contune.errors import UserError
-from contune.losses import arb_loss, barlow_twins_loss, vicreg_loss, wmse_loss
-from contune.methods import find_method
-from contune.methods.view_pairs import ViewPairMethod
-from contune.train.collapse import COLLAPSED_RANK, spread
+from contune.methods.arb import arb_loss
+from contune.methods.barlow_twins import barlow_twins_loss
+from contune.methods.pairwise import ViewPairMethod
+from contune.methods.vicreg import vicreg_loss
+from contune.methods.wmse import wmse_loss
 
-NAMES = ("vicreg", "barlow-twins", "w-mse", "arb")
-
-
-def embeddings(method: ViewPairMethod, views: list[Tensor]) -> list[Tensor]:
-    z_ND: Tensor = method.projector(method.encoder(torch.cat(views)))
-    return list(z_ND.chunk(len(views)))
+LOSSES = (barlow_twins_loss, vicreg_loss)
+SIGNS = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64)
+"""Two uncorrelated dimensions of mean 0 and variance 1."""
 
 
-@pytest.mark.parametrize("num_views", [2, 3, 4])
-def test_each_is_the_mean_of_its_loss_over_pairs_of_projected_views(num_views: int) -> None:
+def two_views(num: int = 9, dim: int = 5) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(num, dim, generator=generator).double() @ torch.randn(dim, dim, generator=generator).double()
+    return first, first + 0.3 * torch.randn(num, dim, generator=generator).double()
+
+
+def columns(z: Tensor) -> list[Tensor]:
+    return [column - column.mean() for column in z.T]
+
+
+def nested_barlow(z1: Tensor, z2: Tensor, redundancy: float) -> Tensor:
+    total = z1.new_zeros(())
+    for i, one in enumerate(columns(z1)):
+        for j, other in enumerate(columns(z2)):
+            deviations = torch.sqrt(one.square().mean() + 1e-5) * torch.sqrt(other.square().mean() + 1e-5)
+            correlation = (one * other).mean() / deviations
+            total = total + ((1 - correlation) ** 2 if i == j else redundancy * correlation**2)
+    return total
+
+
+def nested_vicreg(z1: Tensor, z2: Tensor, invariance: float, variance: float, covariance: float) -> Tensor:
+    num, dim = z1.shape
+    total = invariance * sum((z1[i, d] - z2[i, d]) ** 2 / (num * dim) for i in range(num) for d in range(dim))
+    for z in (z1, z2):
+        for i, one in enumerate(columns(z)):
+            total = total + variance * torch.relu(1 - torch.sqrt((one * one).sum() / (num - 1) + 1e-4)) / dim
+            for j, other in enumerate(columns(z)):
+                total = total + (i != j) * covariance * ((one * other).sum() / (num - 1)) ** 2 / dim
+    return torch.as_tensor(total)
+
+
+@pytest.mark.parametrize(("num", "dim"), [(9, 5), (4, 7), (4, 8), (3, 11), (2, 1)])
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_against_nested_loops(num: int, dim: int, scale: float) -> None:
+    z1, z2 = views = [(scale * z).requires_grad_() for z in two_views(num, dim)]
+    weights = {"invariance": 3.0, "variance": 5.0, "covariance": 0.7}
+    for actual, expected in (
+        (barlow_twins_loss(z1, z2, redundancy=0.2), nested_barlow(z1, z2, 0.2)),
+        (vicreg_loss(z1, z2, **weights), nested_vicreg(z1, z2, **weights)),
+    ):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+        for found, wanted in zip(torch.autograd.grad(actual, views), torch.autograd.grad(expected, views), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [512, 128, 127])
+@pytest.mark.parametrize("kind", ["random", "correlated", "far off"])
+def test_products_of_samples_are_as_exact_in_float32_as_those_of_dimensions(dim: int, kind: str) -> None:
+    """From twice as many dimensions as samples on, the loss is a difference of two sums."""
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(64, dim, generator=generator).double()
+    z1 = {"random": noise, "correlated": noise[:, :9] @ noise[:9] + 0.1 * noise, "far off": noise + 30}[kind]
+    z2 = z1 + 0.05 * z1.std(dim=0) * torch.randn(64, dim, generator=generator).double()
+    for loss in LOSSES:
+        exact, rounded = ([z.to(dtype).requires_grad_() for z in (z1, z2)] for dtype in (torch.float64, torch.float32))
+        expected, found = loss(*exact), loss(*rounded)
+        assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+        wanted, grad = (torch.autograd.grad(value, z)[0].double() for value, z in ((expected, exact), (found, rounded)))
+        assert (grad - wanted).norm() < 5e-5 * wanted.norm()
+
+
+def test_by_hand() -> None:
+    twice, swapped, wide = SIGNS[:, [0, 0]], SIGNS[:, [1, 0]], SIGNS * 3
+    assert barlow_twins_loss(SIGNS, SIGNS).item() == pytest.approx(0, abs=1e-9), "equal and decorrelated"
+    assert barlow_twins_loss(SIGNS, -SIGNS).item() == pytest.approx(2 * 4, rel=1e-4)
+    assert barlow_twins_loss(twice, twice, redundancy=0.1).item() == pytest.approx(0.2, rel=1e-4)
+    assert barlow_twins_loss(SIGNS, swapped, redundancy=0.1).item() == pytest.approx(2 + 0.2, rel=1e-4)
+    assert vicreg_loss(wide, wide) == 0, "equal, wide and decorrelated"
+    assert vicreg_loss(wide, wide + 2).item() == pytest.approx(25 * 4)
+    assert vicreg_loss(3 * twice, 3 * twice).item() == pytest.approx(2 * 12**2), "variance 9 · 4/3"
+    for deviation, missing in ((0.25, 0.75), (0.9, 0.1), (1.1, 0.0)):
+        z = SIGNS[:, :1] * math.sqrt(3 / 4) * math.sqrt(deviation**2 - 1e-4)
+        assert vicreg_loss(z, z, covariance=0.0).item() == pytest.approx(2 * 25 * missing), "the hinge"
+
+
+@pytest.mark.parametrize(("loss", "collapsed"), [(barlow_twins_loss, 6.0), (vicreg_loss, 2 * 25 * 0.99)])
+def test_invariances_and_collapse(loss: Callable[..., Tensor], collapsed: float) -> None:
+    z1, z2 = two_views()
+    order = torch.randperm(len(z1), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(loss(z1[order], z2[order]), loss(z1, z2), rtol=1e-10, atol=0.0)
+    torch.testing.assert_close(loss(z2, z1), loss(z1, z2), rtol=1e-10, atol=0.0)
+    torch.testing.assert_close(loss(z1 + 3, z2 + 3), loss(z1, z2), rtol=1e-9, atol=0.0)
+    assert loss(z1[order], z2) != loss(z1, z2)
+    point = torch.full((8, 6), 0.5, requires_grad=True)
+    found = loss(point, point.detach())
+    (gradient,) = torch.autograd.grad(found, point)
+    assert found.item() == pytest.approx(collapsed)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("num_views", [2, 3])
+def test_each_method_is_the_mean_of_its_loss_over_pairs_of_views(num_views: int) -> None:
     views, _ = batch(num_views)
-    cases: list[tuple[str, dict[str, float], Callable[[Tensor, Tensor], Tensor]]] = [
-        (
-            "vicreg",
-            {"invariance": 3.0, "variance": 4.0, "covariance": 0.5, "projector_dim": 16},
-            lambda a, b: vicreg_loss(a, b, invariance=3.0, variance=4.0, covariance=0.5),
-        ),
-        (
-            "barlow-twins",
-            {"redundancy": 0.03, "loss_scale": 0.5},
-            lambda a, b: 0.5 * barlow_twins_loss(a, b, redundancy=0.03),
-        ),
-        ("w-mse", {"whitening_size": 6}, lambda a, b: wmse_loss(a, b, size=6)),
-        ("arb", {"ridge": 0.01, "loss_scale": 0.3}, lambda a, b: 0.3 * arb_loss(a, b, ridge=0.01)),
+    cases: list[tuple[str, dict[str, float], Callable[..., Tensor]]] = [
+        ("vicreg", {"invariance": 3.0, "variance": 4.0, "covariance": 0.5}, vicreg_loss),
+        ("barlow-twins", {"redundancy": 0.03}, barlow_twins_loss),
+        ("w-mse", {"whitening_size": 6}, lambda a, b, whitening_size: wmse_loss(a, b, size=int(whitening_size))),
+        ("arb", {"ridge": 0.01}, arb_loss),
     ]
     for name, knobs, loss in cases:
-        method = build(name, projector_hidden=64, **knobs)
+        method = build(name, **knobs)
         assert isinstance(method, ViewPairMethod)
-        expected = torch.stack([loss(a, b) for a, b in combinations(embeddings(method, views), 2)]).mean()
+        z_VBD = method.projector(method.encoder(torch.cat(views))).chunk(num_views)
+        scale = getattr(method.settings, "loss_scale", 1.0)
+        expected = scale * torch.stack([loss(a, b, **knobs) for a, b in combinations(z_VBD, 2)]).mean()
         torch.testing.assert_close(method(views, None).loss, expected, rtol=1e-6, atol=0.0)
-
-
-def test_defaults_are_the_reference_recipes() -> None:
-    sizes = {}
-    for name in NAMES:
-        method_class = find_method(name)
-        method = method_class(nn.Identity(), 16, 3, method_class.Settings())
-        assert isinstance(method, ViewPairMethod)
-        linear = [layer for layer in method.projector if isinstance(layer, nn.Linear)]
-        sizes[name] = [layer.out_features for layer in linear]
-        assert sum(isinstance(layer, nn.BatchNorm1d) for layer in method.projector) == len(linear) - 1
-        assert all(layer.bias is None for layer in linear)
-    wide = [2048, 2048, 2048]
-    assert sizes == {"vicreg": wide, "barlow-twins": wide, "w-mse": [1024, 64], "arb": wide}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_single_view_is_refused(name: str) -> None:
-    views, labels_B = batch(1)
-    with pytest.raises(UserError, match=r"compares views of an image with each other and got 1; set augment\.views=2"):
-        build(name)(views, labels_B)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_views_may_have_different_sizes(name: str) -> None:
-    views, _ = batch(3)
-    views[1] = interpolate(views[1], 6)
-    output = build(name, projector_hidden=64)(views, None)
-    assert output.loss.isfinite()
-    assert output.features_ND.shape == (3 * BATCH, 256)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_features_stay_spread_over_a_few_steps(name: str) -> None:
-    method = build(name, projector_hidden=64, projector_dim=8)
-    optimizer = torch.optim.SGD(method.parameters(), lr=0.005)
-    views, _ = batch()
-    for _ in range(20):
-        output = method(views, None)
-        optimizer.zero_grad()
-        output.loss.backward()
-        optimizer.step()
-    assert output.loss.isfinite()
-    assert spread(output.features_ND, 2)["effective_rank"] > COLLAPSED_RANK
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_autocast_leaves_the_loss_in_float32(name: str) -> None:
-    views, _ = batch()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = build(name)(views, None).loss
-    assert loss.dtype == torch.float32
-    assert loss.isfinite()
-
-
-def test_too_small_a_batch_for_w_mse_is_a_sentence_with_the_settings() -> None:
-    views, _ = batch()
-    with pytest.raises(UserError, match=rf"{BATCH} embeddings of size 12 cannot be whitened.*optim\.batch_images"):
-        build("w-mse", projector_dim=12)(views, None)
-
-
-def test_the_base_leaves_view_loss_to_its_methods() -> None:
-    settings = ViewPairMethod.Settings(projector_hidden=3, projector_dim=2)
-    with pytest.raises(AssertionError, match="ViewPairMethod must define view_loss"):
-        ViewPairMethod(nn.Identity(), 4, 2, settings)([torch.zeros(2, 4)] * 2, None)

@@ -1,4 +1,4 @@
-"""What is particular to each method: its loss on the embeddings of its own projector, its knobs, its limits."""
+"""The methods with a pair loss, and cross-entropy: each is its loss on its own projector's embeddings."""
 
 import math
 
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from contune.losses import npair_loss, ntxent_loss, supcon_loss, tcl_loss, triplet_loss
 from contune.methods import Method
-from contune.methods.base import ids_of_views, labels_of_views
 from contune.methods.pairwise import PairwiseMethod
 
 
@@ -32,33 +31,16 @@ def test_each_pairwise_method_is_its_loss_on_projected_views() -> None:
     ):
         method = build(name, **knobs)
         assert method(views, labels_B).loss == loss(embeddings(method, views), groups_N, **knobs), name
-
-
-def test_tcl_without_labels_groups_the_views_of_a_sample() -> None:
-    views, labels_B = batch(3)
     method = build("tcl", supervised=False, k1=1.0, k2=1.5)
-    assert not method.settings.needs_labels
-    expected = tcl_loss(embeddings(method, views), torch.arange(BATCH).repeat(3), k1=1.0, k2=1.5)
-    assert method(views, None).loss == method(views, labels_B).loss == expected
+    expected = tcl_loss(embeddings(method, views), ids_N, k1=1.0, k2=1.5)
+    assert method(views, None).loss == method(views, labels_B).loss == expected, "by image, without labels"
 
 
 def test_tcl_without_labels_is_simclr_at_k1_0_and_k2_1() -> None:
     views, _ = batch(2)
-    tcl = build("tcl", supervised=False, k1=0.0, k2=1.0, temperature=0.2, projector_hidden=2048, projector_dim=256)
-    simclr = build("simclr")
+    tcl, simclr = build("tcl", supervised=False, k1=0.0, k2=1.0, temperature=0.2), build("simclr", temperature=0.2)
     simclr.load_state_dict(tcl.state_dict())
     torch.testing.assert_close(tcl(views, None).loss, simclr(views, None).loss, rtol=1e-6, atol=1e-6)
-
-
-def test_defaults_are_the_papers() -> None:
-    heads = {name: build(name).projector for name in ("tcl", "supcon", "simclr")}
-    sizes = {
-        name: [layer.out_features for layer in head if isinstance(layer, nn.Linear)]
-        for name, head in heads.items()
-        if isinstance(head, nn.Sequential)
-    }
-    assert sizes == {"tcl": [256, 128], "supcon": [256, 128], "simclr": [2048, 256]}
-    assert {name: build(name).settings.temperature for name in heads} == {"tcl": 0.1, "supcon": 0.1, "simclr": 0.2}  # type: ignore[attr-defined]  # each of the three has one
 
 
 def test_cross_entropy_by_hand() -> None:
@@ -73,25 +55,7 @@ def test_cross_entropy_by_hand() -> None:
     output = method(views, labels_B)
     assert output.metrics["train_top1"].item() == pytest.approx(1 / NUM_CLASSES)
     assert output.loss.item() == pytest.approx(math.log(math.e + 2) - 1 / 3)
-
-
-def test_label_smoothing_is_cross_entropys_knob() -> None:
-    views, labels_B = batch(1)
     smooth = build("cross-entropy", label_smoothing=0.2)
     assert smooth.classifier is not None
     logits_NK = smooth.classifier(smooth.encoder(views[0]))
-    assert smooth(views, labels_B).loss == F.cross_entropy(logits_NK, labels_B, label_smoothing=0.2)
-
-
-def test_labels_and_ids_of_stacked_views() -> None:
-    views = [torch.zeros(3, 1, 2, 2)] * 2
-    assert labels_of_views(torch.tensor([5, 6, 5]), views).tolist() == [5, 6, 5, 5, 6, 5]
-    assert ids_of_views(views).tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_the_base_leaves_forward_and_pair_loss_to_its_methods() -> None:
-    settings = PairwiseMethod.Settings()
-    with pytest.raises(AssertionError, match="Method must define forward"):
-        Method(nn.Identity(), 4, 2, settings)([torch.zeros(1, 4)], None)
-    with pytest.raises(AssertionError, match="PairwiseMethod must define pair_loss"):
-        PairwiseMethod(nn.Identity(), 4, 2, settings)([torch.zeros(2, 4)], torch.zeros(2))
+    assert smooth(views[:1], labels_B).loss == F.cross_entropy(logits_NK, labels_B, label_smoothing=0.2)
