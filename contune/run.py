@@ -25,8 +25,8 @@ _MEASURE_KEYS = ("name", "top1", "top5", "per_class", "protocol", "split", "num_
 class RunFolder:
     """The folder that `contune train` fills and every other command reads."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: "str | Path | RunFolder") -> None:
+        self.path: Path = path.path if isinstance(path, RunFolder) else Path(path)
         self.config_file = self.path / "config.json"
         self.encoder_file = self.path / ENCODER_FILE
         self.result_file = self.path / "result.json"
@@ -80,10 +80,6 @@ class RunFolder:
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_whole(self.result_file, json.dumps(result, indent=2) + "\n")
-
-
-def as_run_folder(folder: str | Path | RunFolder) -> RunFolder:
-    return folder if isinstance(folder, RunFolder) else RunFolder(folder)
 
 
 def missing_keys(values: Any) -> list[str]:

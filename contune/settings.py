@@ -70,10 +70,12 @@ def assign(settings: Any, name: str, value: Any, key: str) -> None:
     annotations = annotations_of(settings)
     if name not in annotations:
         raise unknown("setting", key, [key.rpartition(".")[0] + "." + known for known in annotations])
-    value = parse(value, annotations[name], key) if isinstance(value, str) else value
-    value = tuple(value) if isinstance(value, list) else value
-    if not _fits(value, annotations[name]):
-        raise UserError(f"{key} cannot be {str(value)[:80]!r}")
+    if isinstance(value, str):
+        value = parse(value, annotations[name], key)
+    else:
+        value = tuple(value) if isinstance(value, list) else value
+        if not _fits(value, annotations[name]):
+            raise UserError(f"{key} cannot be {str(value)[:80]!r}")
     setattr(settings, name, value)
 
 

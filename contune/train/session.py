@@ -20,7 +20,7 @@ from contune.files import whole_file
 from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
-from contune.run import RunFolder, as_run_folder
+from contune.run import RunFolder
 from contune.settings import split_assignments
 from contune.train.engine import CapturedStep, can_capture
 from contune.train.log import build_result, downsampled, read_metrics
@@ -46,7 +46,7 @@ def train(
 
     Of several processes only the first returns a result, the others {}.
     """
-    folder = as_run_folder(folder)
+    folder = RunFolder(folder)
     with stoppable(), distributed.process_group(choose_device(config.run.device)), broken_image_hint():
         folder.check(config.check())
         finished = folder.result()
@@ -165,7 +165,7 @@ def stages_in_words(seconds: dict[str, float], resumed_at: int | None = None) ->
 @broken_image_hint()
 def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate a finished run's encoder again; `overrides` may name other data or other protocols."""
-    folder = as_run_folder(folder)
+    folder = RunFolder(folder)
     for key, _ in split_assignments(overrides):
         if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
