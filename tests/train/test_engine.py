@@ -44,16 +44,13 @@ SPEC = EncoderSpec(encoder="resnet-mini", stem="auto", norm="batch", image_size=
     [
         ("auto", CUDA, LONG, False, "compiled and captured as a CUDA graph"),
         ("auto", CUDA, LONG - 1, False, "captured as a CUDA graph"),
-        ("auto", CPU, LONGER, False, "eager"),
         ("auto", CPU, LONGER, True, "eager"),
         ("auto", CUDA, 1, True, "fused and captured as a CUDA graph"),
         ("auto", CUDA, LONGER - 1, True, "fused and captured as a CUDA graph"),
         ("auto", CUDA, LONGER, True, "compiled and captured as a CUDA graph"),
         ("graph", CUDA, LONG, False, "captured as a CUDA graph"),
-        ("graph", CUDA, LONG, True, "captured as a CUDA graph"),
         ("fused", CUDA, LONGER, True, "fused and captured as a CUDA graph"),
         ("compile", CUDA, 1, False, "compiled and captured as a CUDA graph"),
-        ("compile", CUDA, 1, True, "compiled and captured as a CUDA graph"),
         ("compile", CPU, 1, False, "compiled"),
         ("eager", CUDA, LONG, True, "eager"),
     ],
@@ -145,7 +142,7 @@ def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first:
         guarded(images, labels)
     before = snapshot(parts)
     outputs = guarded(images * INF, labels)
-    assert (outputs[TAKEN], outputs["loss"]) == (0, 0)
+    assert outputs[TAKEN] == outputs["loss"] == 0
     assert not outputs[CHECKED].isfinite().all()
     for key, tensor in snapshot(parts).items():
         assert torch.equal(tensor, before.get(key, torch.zeros_like(tensor))), key
@@ -158,13 +155,6 @@ def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first:
         fresh(images, labels)
     for (key, tensor), other in zip(snapshot(parts).items(), snapshot(others).values(), strict=True):
         assert torch.equal(tensor, other), key
-
-
-def test_without_skipping_the_step_is_not_undone() -> None:
-    step, method, parts = parts_of("tcl", "sgd")
-    outputs = checked(step, method, parts, skip=False)(torch.randn(2, 8, 1, 8, 8) * INF, torch.arange(8) % 4)
-    assert TAKEN not in outputs
-    assert any(not tensor.isfinite().all() for tensor in snapshot(parts).values())
 
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, 3.0), (-4e38 / 2, 4e38 / 2), (NAN, NAN), (-INF, INF)])
@@ -256,21 +246,17 @@ def test_on_a_gpu_a_bad_step_is_skipped_inside_the_capture(
 
 
 @pytest.mark.gpu
-def test_the_memory_of_a_captured_step_is_free_before_the_evaluation(
+def test_a_captured_step_frees_its_memory_before_the_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allocated: list[int] = []
-    fit, release = Trainer.fit, Trainer.release_memory
+    reserved: list[int] = []
+    release = Trainer.release_memory
 
-    def measured_fit(self: Trainer) -> None:
-        fit(self)
-        allocated.append(torch.cuda.memory_reserved())
-
-    def measured_release(self: Trainer) -> None:
+    def measured(self: Trainer) -> None:
+        reserved.append(torch.cuda.memory_reserved())
         release(self)
-        allocated.append(torch.cuda.memory_reserved())
+        reserved.append(torch.cuda.memory_reserved())
 
-    monkeypatch.setattr(Trainer, "fit", measured_fit)
-    monkeypatch.setattr(Trainer, "release_memory", measured_release)
+    monkeypatch.setattr(Trainer, "release_memory", measured)
     train(tmp_path / "run", *GPU_RUN, "optim.epochs=2", "run.engine=graph", "model.encoder=resnet18")
-    assert allocated[1] < allocated[0] / 2
+    assert reserved[1] < reserved[0] / 2

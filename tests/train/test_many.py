@@ -39,9 +39,9 @@ def looks_around(config: Config, folder: RunFolder) -> dict[str, Any]:
     """Work of another process: whether Ctrl-C in the terminal would reach it, and where MPS is."""
     folder.path.mkdir()
     heard = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    seen = {"heard": heard, "pipes": os.environ.get(MPS_PIPES, "")}
-    folder.write_result(read_json(REAL) | seen)
-    return read_json(REAL) | seen
+    result: dict[str, Any] = read_json(REAL) | {"heard": heard, "pipes": os.environ.get(MPS_PIPES, "")}
+    folder.write_result(result)
+    return result
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,13 @@ from typing import Any
 import pytest
 import torch
 from command_line import read_lines, train
-from torch import Tensor, nn
+from torch import Tensor
 
 from contune.errors import UserError
 from contune.losses.responses import coefficients
 from contune.methods import find_method
-from contune.methods.base import Guess, Method
-from contune.methods.dino import DINO
+from contune.methods.base import Guess
 from contune.methods.pairwise import PairwiseMethod
-from contune.methods.swav import SwAV
-from contune.methods.tcl import TCL
 from contune.models import EncoderSpec
 from contune.train import monitors
 from contune.train.engine import TAKEN
@@ -132,14 +129,6 @@ def test_a_collapse_and_a_guess_are_reported_once(
     said = capsys.readouterr().out
     assert said.count("at step") + said.count("by step") == bool(words)
     assert words in " ".join(said.split())
-
-
-def test_methods_with_prototypes_know_the_loss_of_a_guess() -> None:
-    def guess_of(kind: type[Method]) -> Guess | None:
-        return kind(nn.Linear(4, 4), 4, 2, kind.Settings(**({"num_prototypes": 50} if kind is not TCL else {}))).guess
-
-    assert [guess_of(kind).loss for kind in (SwAV, DINO)] == pytest.approx([math.log(50)] * 2)  # type: ignore[union-attr]
-    assert guess_of(TCL) is None
 
 
 def test_spread_by_hand() -> None:

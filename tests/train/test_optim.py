@@ -18,16 +18,6 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
 
 
-def test_lars_leaves_one_dimensional_parameters_alone() -> None:
-    module = network()
-    matrices, vectors = build_optimizer(module, "lars", lr=0.4, momentum=0.9, weight_decay=1e-4).param_groups
-    assert {p.dim() for p in vectors["params"]} == {1}
-    assert {p.dim() for p in matrices["params"]} == {2, 4}
-    assert len(matrices["params"]) + len(vectors["params"]) == len(list(module.parameters()))
-    assert (matrices["weight_decay"], vectors["weight_decay"]) == (1e-4, 0.0)
-    assert (matrices["trust_coefficient"], matrices["momentum"]) == (0.02, 0.9)
-
-
 def test_lars_is_timms_over_several_steps() -> None:
     ours, theirs = network(), network()
     optimizer = build_optimizer(ours, "lars", lr=0.4, momentum=0.9, weight_decay=1e-2)

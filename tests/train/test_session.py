@@ -3,24 +3,19 @@
 import errno
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from command_line import PLAIN, contune, read_json, train
+from command_line import read_json, train
 from pictures import write_classes, write_flat
-from torch import Tensor
 
 from contune import files
 from contune.errors import UserError
 from contune.recipes import RECIPES
 from contune.run import RunFolder
 from contune.train import checkpoint, session
-from contune.train.checkpoint import load_checkpoint
-from contune.train.session import evaluate_run, stages_in_words
-from contune.train.trainer import Trainer
+from contune.train.session import evaluate_run
 
 SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
 
@@ -165,31 +160,3 @@ def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_i
     assert not list(folder.path.glob("*.part"))
     assert train_it()["measures"]
     assert (folder.path / name).exists()
-
-
-def test_an_image_that_disappears_while_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    photos, folder = write_classes(tmp_path / "photos"), tmp_path / "run"
-    take_step = Trainer.take_step
-
-    def losing(self: Trainer, images: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        if self.step == 3:
-            shutil.rmtree(photos / "class1")
-        return take_step(self, images, labels_B)
-
-    monkeypatch.setattr(Trainer, "take_step", losing)
-    settings = (
-        "data.resident_gib=0", "data.workers=0", "model.encoder=resnet-mini", "data.image_size=8",
-        "optim.batch_images=8", "optim.epochs=4", "run.log_every=1", "run.checkpoint_seconds=0",
-    )  # fmt: skip
-    outcome = contune("train", "images", f"data.path={photos}", *settings, *PLAIN, "--out", folder)
-    assert outcome.code == 2
-    assert "No such file" in outcome.err
-    assert "Traceback" not in outcome.err
-    found = load_checkpoint(folder, torch.device("cpu"))
-    assert found is not None
-    assert found["step"] >= 3
-
-
-def test_stages_in_words() -> None:
-    assert stages_in_words({"data": 1.2, "training": 3.6}) == "5 s: data 1 s, training 4 s"
-    assert "since it was resumed from step 1,200: " in stages_in_words({"training": 3.6}, 1200)
