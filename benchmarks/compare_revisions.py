@@ -1,0 +1,150 @@
+"""Time two checkouts of contune against each other: did a change cost speed?
+
+    python benchmarks/compare_revisions.py OLD NEW                       # all tasks on the default device
+    python benchmarks/compare_revisions.py OLD NEW --only loss --rounds 6
+
+OLD and NEW are folders that contain `contune/`. Every round runs each task in a child process for each checkout, in
+alternating order, so that both meet the same machine. Tasks:
+
+- loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
+- augment: AutoAugment of 512 images at 32 pixels, drawing included; µs per view
+- train: `contune train digits`, on a GPU with a ResNet-18, AutoAugment, 32 pixels and 256 views per step; µs per view
+
+A ratio is the median over rounds of NEW's time over OLD's; below 1, NEW is faster. Its spread is the lowest and highest
+round. A round takes about a minute on two CPU cores, and less on a GPU.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def timed(call: Callable[[], object], cuda: bool, seconds: float = 1.0) -> float:
+    """Median milliseconds of a call, after a warm-up."""
+    import torch
+
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < 12 or time.perf_counter() - started < seconds:
+        if cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(1000 * (time.perf_counter() - start))
+    return median(times[len(times) // 4 :])
+
+
+def time_loss(device: str) -> dict[str, float]:
+    import torch
+
+    from contune import tcl_loss
+
+    results = {}
+    for num in (256, 1024, 32768) if device == "cuda" else (4096,):
+        generator = torch.Generator().manual_seed(0)
+        z_ND = torch.randn(num, 128, generator=generator).to(device).requires_grad_()
+        labels_N = torch.randint(100, (num,), generator=generator).to(device)
+
+        def step(z_ND: torch.Tensor = z_ND, labels_N: torch.Tensor = labels_N) -> None:
+            z_ND.grad = None
+            tcl_loss(z_ND, labels_N, temperature=0.1, k1=5000.0, k2=1.0).backward()
+
+        results[f"tcl_loss N={num:,}, ms"] = timed(step, device == "cuda")
+    return results
+
+
+def time_augment(device: str) -> dict[str, float]:
+    import torch
+
+    from contune.data.augment import Augmenter, build_policy
+
+    policy = build_policy("autoaugment", image_size=32, channels=3)
+    augmenter = Augmenter([policy, policy], (0.5,) * 3, (0.25,) * 3)
+    images = torch.randint(256, (256, 3, 32, 32), dtype=torch.uint8).to(device)
+    generator = torch.Generator(device).manual_seed(0)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    ms = timed(lambda: augmenter.apply(images, augmenter.draw(256, generator), dtype), device == "cuda")
+    return {"autoaugment, µs per view": 1000 * ms / 512}
+
+
+def time_train(device: str) -> dict[str, float]:
+    settings = ["digits", "optim.epochs=4", "run.log_every=4"]
+    if device == "cuda":
+        settings = [
+            "digits", "optim.epochs=60", "run.log_every=20", "model.encoder=resnet18", "model.stem=cifar",
+            "data.image_size=32", "augment.policy=autoaugment", "optim.batch_images=128",
+        ]  # fmt: skip
+    settings += [f"run.device={device}", "run.report=false", "eval.linear=none"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "contune", "train", *settings, "--out", f"{folder}/run"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
+        lines = Path(folder, "run", "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["views_per_second"] for line in lines]
+    return {"training step, µs per view": 1e6 / median(rates[len(rates) // 3 :])}
+
+
+TASKS: dict[str, Callable[[str], dict[str, float]]] = {
+    "loss": time_loss,
+    "augment": time_augment,
+    "train": time_train,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", nargs="*", type=Path, metavar="OLD NEW")
+    parser.add_argument("--only", default=",".join(TASKS), help="tasks, separated by commas")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--device", default="", help="cpu or cuda [default: cuda where there is one]")
+    parser.add_argument("--out", type=Path, default=RESULTS / "compare-revisions.json")
+    parser.add_argument("--child", choices=TASKS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(TASKS[arguments.child](arguments.device)))
+        return
+    if len(arguments.checkouts) != 2:
+        parser.error("give two checkouts, OLD and NEW")
+    import torch
+
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    old_new = [path.resolve() for path in arguments.checkouts]
+    seen: dict[str, list[list[float]]] = {}
+    for number in range(arguments.rounds):
+        for task in arguments.only.split(","):
+            values: dict[Path, dict[str, float]] = {}
+            for checkout in old_new if number % 2 == 0 else reversed(old_new):
+                environment = {**os.environ, "PYTHONPATH": str(checkout)}
+                command = [sys.executable, __file__, "--child", task, "--device", device]
+                done = subprocess.run(command, env=environment, cwd=checkout, stdout=subprocess.PIPE, check=True)
+                values[checkout] = json.loads(done.stdout.splitlines()[-1])
+            for name in values[old_new[0]]:
+                seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
+            print(f"round {number + 1}, {task}", file=sys.stderr)
+    rows = []
+    for name, pairs in seen.items():
+        old, new = (median(pair[side] for pair in pairs) for side in (0, 1))
+        ratios = sorted(after / before for before, after in pairs)
+        rows.append({"name": name, "old": old, "new": new, "ratio": median(ratios), "ratios": ratios, "pairs": pairs})
+        spread = f"{ratios[0]:.3f} to {ratios[-1]:.3f}"
+        print(f"{name:42} old {old:9.3f}  new {new:9.3f}  new/old {median(ratios):.3f} ({spread})")
+    hardware = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    arguments.out.write_text(
+        json.dumps({"command": sys.argv[1:], "device": device, "hardware": hardware, "rows": rows}, indent=2) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
