@@ -1,5 +1,10 @@
-"""Image files that tests write themselves."""
+"""Picture files that tests write themselves, so that every expected pixel is known; whole ones and broken ones."""
 
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,3 +32,84 @@ def write_flat(folder: Path, num: int = 24) -> Path:
     for number in range(num):
         write_picture(folder / f"{number}.png", seed=number, tint=number % 2 * 150)
     return folder
+
+
+def random_pixels(seed: int, height: int = 8, width: int = 8, channels: int = 3) -> np.ndarray:
+    """uint8 (C, H, W)"""
+    return np.random.default_rng(seed).integers(0, 256, (channels, height, width), dtype=np.uint8)
+
+
+def as_image(x_CHW: np.ndarray) -> Image.Image:
+    return Image.fromarray(x_CHW[0] if len(x_CHW) == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def png(x_CHW: np.ndarray) -> bytes:
+    return encoded(as_image(x_CHW))
+
+
+def write_png(path: Path, x_CHW: np.ndarray) -> np.ndarray:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(png(x_CHW))
+    return x_CHW
+
+
+Damage = Callable[[Path, Image.Image], None]
+
+
+def bomb(height: int = 60_000, width: int = 60_000) -> bytes:
+    """A PNG of a few bytes that claims to have this many pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def _bytes(content: bytes) -> Damage:
+    def damage(path: Path, image: Image.Image) -> None:
+        path.write_bytes(content)
+
+    return damage
+
+
+def _half(kind: str, keep: float = 0.5) -> Damage:
+    def damage(path: Path, image: Image.Image) -> None:
+        content = encoded(image, kind)
+        path.write_bytes(content[: int(len(content) * keep)])
+
+    return damage
+
+
+def _flipped(path: Path, image: Image.Image) -> None:
+    """A PNG whose pixels were overwritten on the disk: the check sum is wrong."""
+    content = bytearray(encoded(image))
+    start = content.index(b"IDAT") + 8
+    content[start : start + 8] = b"\xaa" * 8
+    path.write_bytes(bytes(content))
+
+
+def _not_finite(path: Path, image: Image.Image) -> None:
+    pixels = np.asarray(image.convert("F")).copy()
+    pixels[0, 0] = np.nan
+    Image.fromarray(pixels).save(path, "TIFF")
+
+
+WAYS: dict[str, tuple[Damage, str]] = {
+    "empty": (_bytes(b""), "is not an image"),
+    "text": (_bytes(b"<html>404 not found</html>"), "is not an image"),
+    "half a jpeg": (_half("JPEG"), "is damaged"),
+    "half a png": (_half("PNG"), "is damaged"),
+    "half a webp": (_half("WEBP"), "is "),
+    "a header alone": (_half("JPEG", 0.05), "is "),
+    "overwritten": (_flipped, "is damaged"),
+    "a bomb": (_bytes(bomb()), "is too large to decode safely"),
+    "not finite": (_not_finite, "has 32-bit pixels that are not finite"),
+    "a dead link": (lambda path, image: os.symlink("gone.png", path), "cannot be read: the link is dead"),
+}

@@ -6,12 +6,14 @@ dicts, lists, strings, integers and arrays of bytes. A file from an unknown sour
 
 import io
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from contune.data.folder import missing, search_places
 from contune.data.images import ImageSet, Splits, TensorImages, Traits
@@ -19,6 +21,7 @@ from contune.data.parquet import named_parquet
 from contune.errors import UserError
 
 SIZE = 32
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +64,11 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     places = search_places(root)
     for folder in (folder for place in places for folder in (place / edition.folder, place)):
         if (folder / edition.test_file).is_file():
-            (names,) = _read(folder / edition.names_file, edition.names_key)
+            names = _read(folder / edition.names_file, lambda content: tuple(map(str, content[edition.names_key])))
             return Splits(
                 train=_read_batches([folder / file for file in edition.train_files], edition),
                 test=_read_batches([folder / edition.test_file], edition),
-                class_names=tuple(map(str, names)),
+                class_names=names,
                 traits=edition.traits,
             )
     shards = named_parquet(name, root, label_column, int(name.removeprefix("cifar")))
@@ -76,25 +79,24 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
 
 
 def _read_batches(files: list[Path], edition: Edition) -> ImageSet:
-    rows, labels = [], []
-    for file in files:
-        data, own_labels = _read(file, "data", edition.labels_key)
-        rows.append(data.pixels.reshape(-1, 3, SIZE, SIZE))
-        labels.append(torch.tensor(own_labels, dtype=torch.int64))
+    def images_and_labels(content: Any) -> tuple[np.ndarray, Tensor]:
+        labels = torch.tensor(content[edition.labels_key], dtype=torch.int64)
+        return content["data"].pixels.reshape(len(labels), 3, SIZE, SIZE), labels
+
+    parts = [_read(file, images_and_labels) for file in files]
     return ImageSet(
-        images=TensorImages(torch.from_numpy(np.concatenate(rows))),
-        labels=torch.cat(labels),
-        names=[f"{file}#{row}" for file, part in zip(files, rows, strict=True) for row in range(len(part))],
+        images=TensorImages(torch.from_numpy(np.concatenate([images for images, _ in parts]))),
+        labels=torch.cat([labels for _, labels in parts]),
+        names=[f"{file}#{row}" for file, (_, labels) in zip(files, parts, strict=True) for row in range(len(labels))],
     )
 
 
-def _read(file: Path, *keys: str) -> list[Any]:
-    """These entries of a pickled dict."""
+def _read(file: Path, pick: Callable[[Any], T]) -> T:
+    """What `pick` takes out of a pickle."""
     if not file.is_file():
-        raise UserError(f"{str(file)!r} is missing; unpack the archive again")
+        raise UserError(f"{str(file)!r} is missing; unpack the CIFAR archive again")
     try:
-        content = _PlainUnpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load()
-        return [content[key] for key in keys]
+        return pick(_PlainUnpickler(io.BytesIO(file.read_bytes()), encoding="latin1").load())
     except Exception as error:  # a damaged pickle raises nearly anything
         raise UserError(f"{str(file)!r} is not a CIFAR file ({error}); unpack the archive again") from error
 

@@ -219,6 +219,7 @@ def map_in_workers(
         worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # the default one would advance the random numbers of training
     )
+    results = None
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
@@ -231,6 +232,8 @@ def map_in_workers(
         if "DataLoader worker" not in str(error):
             raise
         raise UserError("a worker process died, probably out of memory; use fewer workers") from error
+    finally:
+        results = None  # ends the workers now, not when a traceback is collected as garbage
 
 
 def num_workers(num_images: int, workers: int | None = None) -> int:

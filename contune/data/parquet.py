@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tempfile
+import weakref
 from collections.abc import Mapping
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -43,6 +44,7 @@ class Spool:
 
     def __init__(self) -> None:
         self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        weakref.finalize(self, self._file.close)
         self._end = 0
 
     def add(self, image: Any) -> ByteRange:

@@ -1,3 +1,5 @@
+"""CIFAR from its own archives: as torchvision reads them, but without running what a pickle says."""
+
 import os
 import pickle
 from pathlib import Path
@@ -7,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from image_files import png, random_pixels
+from pictures import png, random_pixels
 
 from contune.data import load_dataset
 from contune.device import torchvision
@@ -106,47 +108,62 @@ def test_parquet_under_the_name(tmp_path: Path, inside: str) -> None:
     assert np.array_equal(dataset.train.images.decode(7, 32, 3), random_pixels(2, 32, 32))
 
 
-def test_parquet_of_another_set(tmp_path: Path) -> None:
-    write_shards(tmp_path / "cifar100", 7)
-    with pytest.raises(UserError, match="has 7 classes and cifar100 has 100; give its path"):
-        load_dataset("cifar100", root=str(tmp_path))
+def test_python_2_wrote_the_official_files(tmp_path: Path) -> None:
+    """There the content of an array is a string of 8-bit characters, not a call of `codecs.encode`."""
+    folder = write_cifar10(tmp_path)
+    expected = load_dataset("cifar10", root=str(tmp_path)).train.resident(32, 3)
+    for path in folder.glob("data_batch_*"):
+        content = path.read_bytes()
+        data = pickle.loads(content)["data"].tobytes()
+        as_text = data.decode("latin1").encode("utf-8")
+        start, end = content.rindex(b"h\x05X"), content.index(b"R", content.index(as_text) + len(as_text)) + 1
+        path.write_bytes(content[:start] + b"T" + len(data).to_bytes(4, "little") + data + content[end:])
+    assert np.array_equal(load_dataset("cifar10", root=str(tmp_path)).train.resident(32, 3), expected)
 
 
-def test_missing_set_says_where_and_how(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught:
-        load_dataset("cifar100", root=str(tmp_path))
-    sentence = str(caught.value)
-    assert str(tmp_path / "cifar-100-python") in sentence
-    assert "https://www.cs.toronto.edu/~kriz/cifar.html" in sentence
-    assert f"torchvision.datasets.CIFAR100({str(tmp_path)!r}, download=True)" in sentence
-    assert f"parquet shards from the Hugging Face hub in {tmp_path / 'cifar100'}" in sentence
+class Call:
+    """Pickled as a call of `function`."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
 
 
-def test_missing_batch(tmp_path: Path) -> None:
-    (write_cifar10(tmp_path) / "data_batch_3").unlink()
-    with pytest.raises(UserError, match="data_batch_3' is missing from its folder"):
-        load_dataset("cifar10", root=str(tmp_path))
-
-
-def test_truncated_batch(tmp_path: Path) -> None:
-    path = write_cifar10(tmp_path) / "data_batch_3"
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(UserError, match=r"data_batch_3' is not a CIFAR file \(.*unpack the archive again"):
-        load_dataset("cifar10", root=str(tmp_path))
-
-
-def test_batch_without_labels(tmp_path: Path) -> None:
-    dump(write_cifar10(tmp_path) / "data_batch_3", {"data": np.zeros((1, 3072), dtype=np.uint8)})
-    with pytest.raises(UserError, match=r"data_batch_3' is not a CIFAR file \(it has no 'labels'"):
-        load_dataset("cifar10", root=str(tmp_path))
-
-
-def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
-    class Harmful:
-        def __reduce__(self) -> tuple[Any, tuple[str]]:
-            return os.mkdir, (str(tmp_path / "made by the pickle"),)
-
-    dump(write_cifar10(tmp_path) / "data_batch_1", Harmful())
-    with pytest.raises(UserError, match=r"it asks for posix\.mkdir"):
+@pytest.mark.parametrize(
+    "content",
+    [
+        Call(os.mkdir, "made by the pickle"),
+        Call(np.ndarray, (10,), "O", b"\xff" * 80),
+        Call(np.load, "x"),
+        {"data": np.zeros((1, 3072), dtype=object), "labels": [0]},
+        {"data": np.zeros((1, 3072), dtype=np.float32), "labels": [0]},
+        {"data": np.zeros((1, 3072), dtype=np.uint8)},
+        {"data": [[0] * 3072], "labels": [0]},
+        {"data": np.zeros((1, 100), dtype=np.uint8), "labels": [0]},
+        {"data": np.zeros((1, 3072), dtype=np.uint8), "labels": [None]},
+        ["data", "labels"],
+    ],
+)
+def test_other_pickles_are_refused(content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dump(write_cifar10(tmp_path) / "data_batch_1", content)
+    with pytest.raises(UserError, match="CIFAR"):
         load_dataset("cifar10", root=str(tmp_path))
     assert not (tmp_path / "made by the pickle").exists()
+
+
+def test_missing_and_damaged_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"torchvision\.datasets\.CIFAR100"):
+        load_dataset("cifar100", root=str(tmp_path))
+    path = write_cifar10(tmp_path) / "data_batch_3"
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(UserError, match="data_batch_3"):
+        load_dataset("cifar10", root=str(tmp_path))
+    path.unlink()
+    with pytest.raises(UserError, match="data_batch_3"):
+        load_dataset("cifar10", root=str(tmp_path))
+    write_shards(tmp_path / "cifar100", 7)
+    with pytest.raises(UserError, match="has 7 classes"):
+        load_dataset("cifar100", root=str(tmp_path))

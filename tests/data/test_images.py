@@ -1,45 +1,50 @@
+"""Sets of images: subsets, resident pixels, and the worker processes that decode."""
+
+import os
 import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from image_files import png, random_pixels
+from pictures import png, random_pixels
 
-from contune.data.images import EncodedImages, TensorImages
-from contune.data.imageset import ImageSet
-from contune.data.sequences import NumberedNames, Picked
+from contune.data import EncodedImages, ImageSet, TensorImages
+from contune.data import images as images_module
+from contune.data.images import MOST_WORKERS, default_workers, map_in_workers, num_workers, ranges
 from contune.errors import UserError
 
 
 def encoded_set(num: int, side: int = 8) -> tuple[ImageSet, np.ndarray]:
     x_NCHW = np.stack([random_pixels(seed, side, side) for seed in range(num)])
-    names = NumberedNames([("set", num)])
+    names = [f"set#{number}" for number in range(num)]
     images = EncodedImages([png(x_CHW) for x_CHW in x_NCHW], names)
     return ImageSet(images=images, labels=torch.arange(num), names=names), x_NCHW
 
 
-@pytest.mark.parametrize("side", [8, 80])  # a thumbnail takes one thread, larger images take all
-def test_resident_equals_one_by_one(side: int) -> None:
-    images, x_NCHW = encoded_set(40, side)
-    assert np.array_equal(images.resident(side, 3).numpy(), x_NCHW)
+@pytest.mark.parametrize("workers", [None, 0, 2])
+def test_resident_equals_one_by_one(workers: int | None) -> None:
+    images, x_NCHW = encoded_set(600)
+    calls: list[tuple[int, int]] = []
+    x = images.resident(8, 3, lambda done, total: calls.append((done, total)), workers)
+    assert np.array_equal(x.numpy(), x_NCHW)
+    assert calls == [(512, 600), (600, 600)]
     assert np.array_equal(images.images.decode(17, None, 3), x_NCHW[17])
 
 
-def test_resident_reports_every_image_once() -> None:
-    images, _ = encoded_set(40)
-    calls: list[tuple[int, int]] = []
-    images.resident(8, 3, progress=lambda done, total: calls.append((done, total)))
-    assert calls == sorted(calls)
-    assert calls[-1] == (40, 40)
-
-
-def test_resident_names_the_bad_image() -> None:
-    sources = [png(random_pixels(seed)) for seed in range(30)]
-    sources[23] = sources[23][:60]
-    names = NumberedNames([("set", 30)])
-    images = ImageSet(images=EncodedImages(sources, names), labels=None, names=names)
-    with pytest.raises(UserError, match="'set#23'"):
-        images.resident(8, 3)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_resident_names_the_broken_image(workers: int) -> None:
+    images, _ = encoded_set(30)
+    assert isinstance(images.images, EncodedImages)
+    images.images.sources[23] = b"no image"  # type: ignore[index]  # it is a list here
+    with pytest.raises(UserError, match="'set#23'") as caught:
+        images.resident(8, 3, workers=workers)
+    assert "\n" not in str(caught.value)
 
 
 def test_subset_picks_images_labels_and_names_and_nests() -> None:
@@ -51,13 +56,9 @@ def test_subset_picks_images_labels_and_names_and_nests() -> None:
     assert np.array_equal(part.resident(8, 3).numpy(), x_NCHW[[9, 7]])
 
 
-def test_an_empty_subset_is_an_empty_tensor() -> None:
-    images, _ = encoded_set(3)
-    assert images.subset([]).resident(8, 3).shape == (0, 3, 8, 8)
-
-
-def test_a_subset_travels_to_another_process() -> None:
+def test_an_empty_subset_is_an_empty_tensor_and_a_subset_can_be_pickled() -> None:
     images, x_NCHW = encoded_set(5)
+    assert images.subset([]).resident(8, 3).shape == (0, 3, 8, 8)
     again = pickle.loads(pickle.dumps(images.subset([4, 1])))
     assert list(again.names) == ["set#4", "set#1"]
     assert np.array_equal(again.images.decode(0, None, 3), x_NCHW[4])
@@ -84,16 +85,76 @@ def test_oblong_tensor_images_keep_their_shape_without_a_size() -> None:
     assert TensorImages(x_NCHW).decode(0, 5, 3).shape == (3, 5, 5)
 
 
-def test_numbered_names_count_inside_each_part() -> None:
-    names = NumberedNames([("a", 2), ("empty", 0), ("b", 3)])
-    assert list(names) == ["a#0", "a#1", "b#0", "b#1", "b#2"]
-    assert names[-1] == "b#2"
-    assert list(names[1:4:2]) == ["a#1", "b#1"]
-    with pytest.raises(IndexError):
-        names[5]
+def square(number: int) -> int:
+    return number * number
 
 
-def test_picked_slices() -> None:
-    picked = Picked("abcdef", np.array([5, 3, 1]))
-    assert "".join(picked[1:]) == "db"
-    assert picked[-1] == "b"
+@pytest.mark.parametrize("workers", [0, 2])
+def test_results_come_in_order_and_tasks_are_read_a_little_ahead(workers: int) -> None:
+    read = 0
+
+    def tasks() -> Iterator[int]:
+        nonlocal read
+        for number in range(100):
+            read += 1
+            yield number
+
+    before = torch.get_rng_state()
+    results = map_in_workers(square, tasks(), workers=workers)
+    assert next(results) == 0
+    assert read <= 2 * workers + 2
+    assert list(results) == [number * number for number in range(1, 100)]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def die(number: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_an_error() -> None:
+    with pytest.raises(UserError, match="worker process died"):
+        list(map_in_workers(die, range(4), workers=1))
+
+
+STREAMING = """
+import time
+import torch.utils.data._utils.worker as torch_worker
+torch_worker.MP_STATUS_CHECK_INTERVAL = 0.2  # 5 s, to save time here
+from contune.data.images import map_in_workers
+for number in map_in_workers(str, range(10**9), workers=2):
+    if number == "5":
+        print("started", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", STREAMING], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == "started\n"
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+    assert len(children) >= 2
+    parent.kill()
+    parent.wait()
+    end = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{child}") for child in children):
+        assert time.monotonic() < end, "a worker is still there"
+        time.sleep(0.1)
+    parent.stdout.close()
+
+
+def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(12)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert default_workers() == 12
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert default_workers() == 1
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(256)))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert default_workers() == MOST_WORKERS
+    assert num_workers(images_module.FEW) == 0
+    assert num_workers(10**6) == MOST_WORKERS
+    assert num_workers(10**6, 3) == 3
+    with pytest.raises(UserError, match="-1 workers"):
+        num_workers(10, -1)
+    assert ranges(7, 3, start=1) == [range(1, 4), range(4, 7)]

@@ -1,3 +1,5 @@
+"""The order of images: permutations, balanced batches, and the same numbers on every machine."""
+
 from collections import Counter
 from itertools import pairwise
 
@@ -106,21 +108,7 @@ def test_balanced_batches_repeat_for_the_same_epoch_only() -> None:
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize(
-    ("P", "K", "sentence"),
-    [
-        (4, 1, "4 classes needs as many in the data, which has 3; take fewer, and more images of each"),
-        (3, 5, "3 × 5 = 15 images is more than the 12 in the data; lower it"),
-        (0, 2, "both are at least 1"),
-        (2, 0, "both are at least 1"),
-    ],
-)
-def test_impossible_batches(P: int, K: int, sentence: str) -> None:
-    with pytest.raises(UserError, match=sentence):
-        balanced_batches(torch.arange(3).repeat(4), P, K, 0, 0)
-
-
-@pytest.mark.parametrize("extra", [-1, 3])
-def test_impossible_extras(extra: int) -> None:
-    with pytest.raises(UserError, match=f"extra={extra} of 3 classes have one image more; give a number from 0 to 2"):
-        balanced_batches(torch.arange(3).repeat(4), 3, 1, 0, 0, extra=extra)
+@pytest.mark.parametrize(("P", "K", "extra"), [(4, 1, 0), (3, 5, 0), (0, 2, 0), (2, 0, 0), (3, 1, -1), (3, 1, 3)])
+def test_impossible_batches(P: int, K: int, extra: int) -> None:
+    with pytest.raises(UserError, match="balanced batch"):
+        balanced_batches(torch.arange(3).repeat(4), P, K, 0, 0, extra=extra)

@@ -12,10 +12,9 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
-from contune.embedding.embeddings import Embedded
-from contune.embedding.nearest import _Best
-from contune.embedding.search_page import write_search_page
+from contune.embedding import Embedded
 from contune.errors import UserError
+from contune.nearest import Nearest, write_search_page
 from contune.report.page import page
 
 
@@ -57,14 +56,6 @@ def test_a_table_gives_what_the_images_give(run: Path, photos: Path, table: Path
         assert [hit.similarity for hit in mine.hits] == pytest.approx([hit.similarity for hit in other.hits], abs=1e-6)
 
 
-def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path) -> None:
-    (tmp_path / "copy.png").write_bytes(png(7))
-    (found,) = library.search(run, table, tmp_path / "copy.png", k=99)
-    assert Path(found.hits[0].path).name == "007.png"
-    assert found.hits[0].similarity == pytest.approx(1, abs=1e-5)
-    assert len(found.hits) == 30
-
-
 def test_a_table_made_elsewhere_finds_its_pictures(
     run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,33 +67,14 @@ def test_a_table_made_elsewhere_finds_its_pictures(
     assert not any(os.path.samefile(hit.path, found.query) for hit in found.hits)
 
 
-def test_embeddings_of_another_encoder_are_refused(table: Path, photos: Path, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "other", seed=1)
-    with pytest.raises(UserError, match=r"are of another encoder than that of .*; make them anew with `contune embed"):
-        library.search(other, table, photos / "cat" / "000.png")
-
-
-def test_printed_and_drawn(run: Path, table: Path, photos: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    outcome = contune("search", run, table, photos / "cat" / "003.png", "-k", "4", "--out", page)
-    assert outcome.code == 0, outcome.err
-    assert len(outcome.out.splitlines()) == 1 + 1 + 4 + 2
-    text = page.read_text()
-    assert text.count("<img") == 5
-    assert "The most similar of 30 images" in text
-
-
-def test_broken_images_are_counted_out_and_listed(run: Path, tmp_path: Path) -> None:
-    photos = write_images(tmp_path / "photos", 9)
-    (photos / "dog" / "001.png").write_text("text")
-    for _ in range(2):  # a page is written over its like
-        outcome = contune("search", run, photos, photos / "cat" / "003.png", "--out", tmp_path / "page.html")
-        assert outcome.code == 0, outcome.err
-    assert "1 that cannot be decoded, such as " in outcome.out
-    assert "The most similar of 8 images" in (tmp_path / "page.html").read_text()
-    assert [one["name"] for one in json.loads((tmp_path / "page.html.skipped.json").read_text())] == [
-        str(photos / "dog" / "001.png")
-    ]
+def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "copy.png").write_bytes(png(7))
+    (found,) = library.search(run, table, tmp_path / "copy.png", k=99)
+    assert Path(found.hits[0].path).name == "007.png"
+    assert found.hits[0].similarity == pytest.approx(1, abs=1e-5)
+    assert len(found.hits) == 30
+    with pytest.raises(UserError, match="another encoder"):
+        library.search(write_run(tmp_path / "other", seed=1), table, tmp_path / "copy.png")
 
 
 def test_a_query_by_other_paths_takes_no_place(run: Path, tmp_path: Path) -> None:
@@ -120,7 +92,7 @@ def test_the_best_of_many_batches_are_the_best_of_all() -> None:
     z_ND = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
     z_ND[50:60] = z_ND[:10]  # of equals the first
     queries = Embedded(paths=["q0", "q1"], labels=[None] * 2, embeddings=z_ND[[3, 70]])
-    best = _Best(queries, 7, str)
+    best = Nearest(queries, 7, str)
     for start in range(0, 100, 8):
         rows = z_ND[start : start + 8]
         names = [str(number) for number in range(start, start + len(rows))]
@@ -132,46 +104,16 @@ def test_the_best_of_many_batches_are_the_best_of_all() -> None:
     assert [hit.path for hit in best.hits[0][:2]] == ["3", "53"]
 
 
-def test_nothing_to_compare_is_an_error(run: Path, table: Path, photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("path,embedding")
-    (tmp_path / "alone").mkdir()
-    (tmp_path / "alone" / "a.png").write_bytes(png(0))
-    pq.write_table(pq.read_table(table).slice(0, 0), tmp_path / "none.parquet")
-    for place, query, words in (
-        ("e.csv", photos / "cat" / "000.png", f"no image can be decoded; the first, '{tmp_path}/e.csv', is not an"),
-        ("alone", tmp_path / "alone" / "a.png", f"'{tmp_path}/alone' holds no image but the query; give more"),
-        ("none.parquet", photos / "cat" / "000.png", f"'{tmp_path}/none.parquet' holds no embedding"),
-    ):
-        outcome = contune("search", run, tmp_path / place, query, "--out", tmp_path / "page.html")
-        assert (outcome.code, outcome.out) == (2, "")
-        assert words in outcome.err
-    assert not (tmp_path / "page.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("out", "words"),
-    [
-        ("photos/cat/000.png", "is written as .html; give a name that ends so"),
-        ("photos/new.png", "is written as .html"),
-        ("query.html", "query.html is what is read; give another file"),
-        ("folder.html", "folder.html is a folder; give a file"),
-        ("notes.html", "notes.html is there already and is not what this command writes; remove it, or give another"),
-        ("report.html", "report.html is there already and is not what this command writes"),
-        ("comparison.html", "comparison.html is there already and is not what this command writes"),
-    ],
-)
-def test_files_of_others_are_not_written_over(run: Path, tmp_path: Path, out: str, words: str) -> None:
-    photos = write_images(tmp_path / "photos", 3)
-    (tmp_path / "query.html").write_bytes(png(0))  # a picture whatever its name
-    (tmp_path / "folder.html").mkdir()
-    (tmp_path / "notes.html").write_text("<html><body>contune</body></html>")
-    (tmp_path / "report.html").write_text(page("report", "a report", "search"))
-    (tmp_path / "comparison.html").write_text(page("comparison", "a comparison", ""))
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    outcome = contune("search", run, photos, tmp_path / "query.html", "--out", tmp_path / out)
-    assert outcome.code == 2
-    assert words in outcome.err
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+def test_the_page_shows_pictures_and_broken_images_are_listed(run: Path, tmp_path: Path) -> None:
+    photos = write_images(tmp_path / "photos", 9)
+    (photos / "dog" / "001.png").write_text("text")
+    out = tmp_path / "page.html"
+    for _ in range(2):  # a page replaces its like
+        outcome = contune("search", run, photos, photos / "cat" / "003.png", "-k", "4", "--out", out)
+        assert outcome.code == 0, outcome.err
+    assert out.read_text().count("<img") == 5
+    listed = json.loads((tmp_path / "page.html.skipped.json").read_text())
+    assert [one["name"] for one in listed] == [str(photos / "dog" / "001.png")]
 
 
 def test_rows_of_parquet_have_their_pictures(run: Path, tmp_path: Path) -> None:
@@ -180,7 +122,7 @@ def test_rows_of_parquet_have_their_pictures(run: Path, tmp_path: Path) -> None:
     (tmp_path / "query.png").write_bytes(png(5))
     found = library.search(run, tmp_path / "set.parquet", tmp_path / "query.png", k=2)
     assert found[0].hits[0].path == f"{tmp_path}/set.parquet#5"
-    write_search_page(tmp_path / "page.html", found, run=str(run), images="set", num=9)
+    write_search_page(tmp_path / "page.html", found, run=str(run), images="set")
     pictures = [
         part.partition('"')[0] for part in (tmp_path / "page.html").read_text().split('<img class="tiny" src="')
     ]
@@ -192,16 +134,41 @@ def test_names_on_the_page_are_text_and_lost_pictures_are_said(run: Path, tmp_pa
     folder = write_images(tmp_path / "<script>alert(1)</script>", 4)
     found = library.search(run, folder, folder / "cat" / "000.png", k=3)
     (folder / "cat" / "003.png").unlink()
-    write_search_page(tmp_path / "page.html", found, run="<i>", images="&", num=4)
+    write_search_page(tmp_path / "page.html", found, run="<i>", images="&")
     text = (tmp_path / "page.html").read_text()
     assert "<script" not in text
     assert "<i>" not in text
     assert text.count("no picture there") == 1
 
 
-@pytest.mark.parametrize(("k", "words"), [("0", "k=0 asks for no image"), ("3", "is not an image in a known format")])
-def test_what_a_person_gets_wrong(run: Path, table: Path, tmp_path: Path, k: str, words: str) -> None:
-    (tmp_path / "text.png").write_text("text")
-    outcome = contune("search", run, table, tmp_path / "text.png", "-k", k)
-    assert outcome.code == 2
-    assert words in outcome.err
+@pytest.mark.parametrize(
+    ("images", "query", "options", "word"),
+    [
+        ("e.csv", "a.png", (), "no image can be decoded"),
+        ("alone", "alone/a.png", (), "no image but the query"),
+        ("none.parquet", "a.png", (), "no embedding"),
+        ("alone", "e.csv", (), "e.csv"),
+        ("alone", "a.png", ("-k", "0"), "k=0"),
+        ("alone", "a.png", ("--out", "a.png"), "must end in .html"),
+        ("alone", "picture.html", ("--out", "picture.html"), "also an input"),
+        ("alone", "a.png", ("--out", "report.html"), "exists"),
+    ],
+)
+def test_bad_input(
+    run: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: str, query: str,
+    options: tuple[str, ...], word: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alone").mkdir()
+    for name in ("a.png", "picture.html", "alone/a.png"):
+        (tmp_path / name).write_bytes(png(0))
+    (tmp_path / "e.csv").write_text("path,embedding")
+    (tmp_path / "report.html").write_text(page("report", "a report", "search"))
+    pq.write_table(pq.read_table(table).slice(0, 0), tmp_path / "none.parquet")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = contune("search", run, images, query, *options)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert word in outcome.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    with pytest.raises(UserError, match="query must be a path"):
+        library.search(run, "alone", ["a.png"])  # type: ignore[arg-type]

@@ -1,0 +1,182 @@
+"""Batches by index: resident or streamed, by any number of workers, from any step on, they are the same."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import PLAIN, contune, read_lines, train
+from pictures import write_picture
+from safetensors.torch import load_file
+from torch import Tensor
+
+from contune.data import ImageSet, TensorImages, load_dataset
+from contune.data.augment import Augmenter, Crops, build_policy, crops_of, slice_params
+from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader, in_order, to_device
+from contune.data.sampler import mixed_generator
+from contune.errors import UserError
+from contune.train.log import MetricsLog
+
+CPU = torch.device("cpu")
+STEPS = [torch.tensor(rows) for rows in ([4, 0, 2, 1], [5, 1, 3, 3], [0, 1, 2, 3], [2, 5, 4, 0])]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    for number in range(6):
+        write_picture(folder / f"class{number % 2}" / f"{number}.png", seed=number, size=20 + 3 * number)
+    return folder
+
+
+def open_loader(folder: Path, resident_gib: float, workers: int = 0) -> Loader:
+    dataset = load_dataset(str(folder), test_fraction=0.0)
+    return build_loader(dataset.train, size=8, channels=3, device=CPU, resident_gib=resident_gib, workers=workers)
+
+
+def assert_same(ours: list[Batch], theirs: list[Batch]) -> None:
+    for (images, labels), (other_images, other_labels) in zip(ours, theirs, strict=True):
+        assert images.dtype == torch.uint8
+        assert torch.equal(images, other_images)
+        assert labels is not None
+        assert other_labels is not None
+        assert torch.equal(labels, other_labels)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streamed_batches_are_the_resident_ones(photos: Path, workers: int) -> None:
+    resident, streamed = open_loader(photos, 1.0), open_loader(photos, 0.0, workers)
+    assert isinstance(resident, ResidentLoader)
+    assert isinstance(streamed, StreamLoader)
+    assert len(resident) == len(streamed) == 6
+    assert_same(list(streamed.batches(STEPS)), list(resident.batches(STEPS)))
+    assert [part.tolist() for part in in_order(5, 2)] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_batch_holds_the_images_it_was_asked_for_and_the_limit_is_their_size() -> None:
+    images = torch.arange(6, dtype=torch.uint8)[:, None, None, None].expand(6, 1, 8, 8).contiguous()
+    image_set = ImageSet(images=TensorImages(images), labels=torch.arange(6) * 10, names=list("abcdef"))
+    exact = 6 * 8 * 8 / 2**30
+    for resident_gib, kind in ((exact, ResidentLoader), (exact * 0.99, StreamLoader)):
+        loader = build_loader(image_set, size=8, channels=1, device=CPU, resident_gib=resident_gib, workers=0)
+        assert isinstance(loader, kind)
+        for indices_B, (images_BCHW, labels_B) in zip(STEPS, loader.batches(STEPS), strict=True):
+            assert labels_B is not None
+            assert images_BCHW[:, 0, 3, 3].tolist() == (labels_B // 10).tolist() == indices_B.tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_broken_image_is_a_one_line_error_even_from_a_worker(tmp_path: Path, workers: int) -> None:
+    for number in range(6):
+        write_picture(tmp_path / f"{number}.png", seed=number, size=20)
+    loader = open_loader(tmp_path, 0.0, workers)
+    (tmp_path / "3.png").write_bytes((tmp_path / "3.png").read_bytes()[:300])
+    for crops in (None, draw_crops(STEPS)):
+        with pytest.raises(UserError, match=r"3\.png' is damaged") as caught:
+            list(loader.batches(STEPS, crops))
+        assert "\n" not in str(caught.value)
+
+
+def draw_crops(steps: list[Tensor], first: int = 0, start: int = 0) -> Iterator[Crops]:
+    """Two views by one policy and a third by another, drawn for four images, of which these are the ones from start."""
+    strong, weak = (build_policy(name, image_size=8, channels=3) for name in ("simaugment", "crop-flip"))
+    augmenter = Augmenter([strong, strong, weak], (0, 0, 0), (1, 1, 1))
+    for step, indices_B in enumerate(steps, start=first):
+        drawn = augmenter.draw(4, mixed_generator(7, step))
+        yield crops_of(augmenter.policies, [slice_params(view, start, start + len(indices_B)) for view in drawn])
+
+
+@pytest.fixture(scope="module")
+def cropped(photos: Path) -> list[Batch]:
+    return list(open_loader(photos, 0.0).batches(STEPS, draw_crops(STEPS)))
+
+
+def test_cropped_views_are_cut_out_of_the_whole_pictures(photos: Path, cropped: list[Batch]) -> None:
+    images = load_dataset(str(photos), test_fraction=0.0).train
+    assert images.labels is not None
+    for indices_B, crops, (views_VBCHW, labels_B) in zip(STEPS, draw_crops(STEPS), cropped, strict=True):
+        assert views_VBCHW.shape == (3, 4, 3, 8, 8)
+        assert views_VBCHW.is_contiguous()
+        assert labels_B is not None
+        assert torch.equal(labels_B, images.labels[indices_B])
+        for sample, index in enumerate(indices_B.tolist()):
+            height, width = images.images.decode(index, None, 3).shape[1:]
+            assert height == width
+            assert height > 8
+            pieces = images.images.pieces(index, partial(crops.pieces, sample), 8, 3)
+            expected = torch.from_numpy(pieces).permute(0, 3, 1, 2)
+            assert torch.equal(views_VBCHW[:, sample], expected)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_crops_do_not_depend_on_workers_first_step_or_rank(photos: Path, cropped: list[Batch], workers: int) -> None:
+    loader = open_loader(photos, 0.0, workers)
+    assert_same(list(loader.batches(STEPS, draw_crops(STEPS))), cropped)
+    assert_same(list(loader.batches(STEPS[2:], draw_crops(STEPS[2:], first=2))), cropped[2:])
+    own = [indices_B[2:] for indices_B in STEPS]
+    second = [(views[:, 2:], None if labels is None else labels[2:]) for views, labels in cropped]
+    assert_same(list(loader.batches(own, draw_crops(own, start=2))), second)
+
+
+def test_a_resident_loader_leaves_crops_to_the_device(photos: Path) -> None:
+    loader = open_loader(photos, 1.0)
+    assert_same(list(loader.batches(STEPS, draw_crops(STEPS))), list(loader.batches(STEPS)))
+
+
+@pytest.mark.gpu
+def test_batches_copied_ahead_arrive_whole_and_in_order() -> None:
+    """Work on the device is slow and the copies are quick, so one that came too early would be seen."""
+    device = torch.device("cuda")
+    host = [
+        (torch.full((64, 32, 32, 3), number, dtype=torch.uint8).pin_memory(), torch.full((64,), number))
+        for number in range(20)
+    ]
+    sums = []
+    weights = torch.randn(4096, 4096, device=device)
+    for images_BCHW, labels_B in to_device(host, device):
+        assert labels_B is not None
+        for _ in range(10):
+            weights = weights @ weights / weights.norm()
+        sums.append(images_BCHW.float().mean() * 100 + labels_B.float().mean())
+    assert torch.stack(sums).tolist() == pytest.approx([101.0 * number for number in range(20)])
+
+
+@pytest.mark.gpu
+def test_cropped_batches_on_a_gpu_are_those_on_the_host(photos: Path, cropped: list[Batch]) -> None:
+    images = load_dataset(str(photos), test_fraction=0.0).train
+    loader = StreamLoader(images, size=8, channels=3, device=torch.device("cuda"), workers=2)
+    found = list(loader.batches(STEPS, draw_crops(STEPS)))
+    assert_same([(views.cpu(), None if labels is None else labels.cpu()) for views, labels in found], cropped)
+
+
+def run(photos: Path) -> tuple[str, ...]:
+    return (
+        "images", f"data.path={photos}", "data.resident_gib=0", "data.image_size=8", "model.encoder=resnet-mini",
+        "augment.policy=simaugment", "optim.batch_images=2", "optim.epochs=3", "optim.lr=1e-3", "model.norm=group",
+        "data.test_fraction=0", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none",
+    )  # fmt: skip
+
+
+def test_a_streamed_run_that_is_stopped_resumes_exactly(photos: Path, tmp_path: Path) -> None:
+    write = MetricsLog.write
+    stop_at = 5
+
+    def write_until(self: MetricsLog, step: int, values: dict[str, float]) -> None:
+        if step == stop_at:
+            raise KeyboardInterrupt
+        write(self, step, values)
+
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    train(whole, *run(photos), "data.workers=0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MetricsLog, "write", write_until)
+        assert contune("train", *run(photos), "data.workers=1", *PLAIN, "--out", folder).code == 130
+    assert len(read_lines(folder)) == stop_at - 1
+    train(folder, *run(photos), "data.workers=2")
+    assert read_lines(folder) == read_lines(whole)
+    weights, expected = (load_file(path / "encoder.safetensors") for path in (folder, whole))
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    outcome = contune("train", *run(photos), "data.resident_gib=1", *PLAIN, "--out", whole)
+    assert outcome.code == 2
+    assert "data.resident_gib" in outcome.err

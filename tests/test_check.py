@@ -1,0 +1,127 @@
+"""`contune check`: what it counts, what it calls wrong, and what only deserves a look."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import contune, read_json
+from pictures import as_image, png, random_pixels, write_png
+from PIL import Image
+
+from contune.check import check
+
+
+def marks(folder: Path) -> str:
+    return "\n".join(f"{finding.mark} {finding.text}" for finding in check(str(folder)).findings)
+
+
+def write_splits(folder: Path) -> None:
+    """Two classes, four training and two test images each, all different."""
+    for part, num in (("train", 4), ("test", 2)):
+        for label in range(2):
+            for number in range(num):
+                seed = 100 * num + 10 * label + number
+                write_png(folder / part / f"class{label}" / f"{number}.png", random_pixels(seed, 12, 16))
+
+
+def test_a_healthy_set(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    for _ in range(2):  # a report replaces its like
+        outcome = contune("check", tmp_path, "--out", tmp_path / "check.json", "--workers", "1")
+        assert outcome.code == 0
+    assert outcome.out.splitlines()[1].split() == ["train", "8", "0", "2", "4", "16", "×", "12", "PNG", "8"]
+    assert outcome.out.count("✓") == 2
+    assert "✗" not in outcome.out
+    assert read_json(tmp_path / "check.json")["path"] == str(tmp_path)
+
+
+def test_copies(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train, test = tmp_path / "train" / "class0", tmp_path / "test" / "class0"
+    (test / "same.png").write_bytes((train / "1.png").read_bytes())
+    Image.open(train / "2.png").save(test / "again.bmp")
+    found = check(str(tmp_path))
+    assert sorted((len(copies.names), copies.same_bytes) for copies in found.copies) == [(2, False), (2, True)]
+    assert "✗ held-out images that are also in another split: 2" in marks(tmp_path)
+    assert "classes" not in marks(tmp_path)
+    for name in ("class0/copy.png", "class1/copy.png"):
+        (tmp_path / "train" / name).write_bytes((train / "3.png").read_bytes())
+    assert "✗ pictures in several classes: 1" in marks(tmp_path)
+    assert "! copies of another image in the same split: 2" in marks(tmp_path)
+
+
+def test_odd_images_and_files_are_counted(tmp_path: Path) -> None:
+    write_splits(tmp_path)
+    train = tmp_path / "train" / "class0"
+    Image.new("RGB", (16, 16), "white").save(train / "blank.png")
+    as_image(random_pixels(0, 4, 400)).save(train / "strip.png")
+    write_png(train / "gray.png", random_pixels(1, 16, 16, channels=1))
+    (train / "notes.txt").write_text("which is which")
+    (train / "phone.heic").write_bytes(b"\0")
+    text = marks(tmp_path)
+    for word in (
+        "single color: 1",
+        "8 pixels high or wide: 1",
+        "10 times as long as wide",
+        "1 of 15 images gray",
+        "2 (.txt 1, .heic 1)",
+    ):
+        assert word in text
+    assert "✗" not in text
+    assert check(str(tmp_path)).splits[0].table_row[5] == "16–400 × 4–16"
+
+
+def test_classes_out_of_balance_and_broken_files(tmp_path: Path) -> None:
+    for number in range(12):
+        write_png(tmp_path / "many" / f"{number}.png", random_pixels(number))
+    write_png(tmp_path / "one" / "1.png", random_pixels(50))
+    assert "! classes have from 1 to 12 train images" in marks(tmp_path)
+    (tmp_path / "one" / "1.png").write_bytes(b"")
+    assert "✗ classes without a training image that decodes: 1, such as 'one'" in marks(tmp_path)
+    assert "✗ 1 of 13 images cannot be decoded (is not an image in a known format: 1)" in marks(tmp_path)
+
+
+def test_parquet_and_sets_by_name(tmp_path: Path) -> None:
+    images = [png(random_pixels(seed)) for seed in range(5)] + [b"no image"]
+    pq.write_table(pa.table({"image": images, "label": [0, 0, 1, 1, 1, 0]}), tmp_path / "set.parquet")
+    (found,) = check(str(tmp_path / "set.parquet")).splits
+    assert found.classes == {"0": 2, "1": 3}
+    assert [broken.name for broken in found.broken] == [f"{tmp_path}/set.parquet#5"]
+    digits = check("digits").splits[0]
+    assert (digits.num, digits.num_gray, digits.broken) == (898, 898, [])
+
+
+def test_the_json_has_everything_and_strange_names(tmp_path: Path) -> None:
+    for name in (b"a\xff\n[b].png", b"fine.png"):
+        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
+            file.write(b"text" if b"\xff" in name else png(random_pixels(0)))
+    outcome = contune("check", tmp_path, "--out", tmp_path / "check.json")
+    assert outcome.code == 1
+    assert r"a\udcff\n[b].png" in outcome.out
+    report = read_json(tmp_path / "check.json")
+    assert os.fsencode(report["splits"][0]["broken"][0]["name"]).endswith(b"a\xff\n[b].png")
+    assert report["splits"][0]["kinds"] == {"PNG": 1}
+    assert [finding["mark"] for finding in report["findings"]] == ["✗", "✓"]
+
+
+@pytest.mark.parametrize(
+    ("data", "out", "word"),
+    [
+        ("empty", "check.json", "holds no image"),
+        ("set.parquet", "set.parquet", "must end in .json"),
+        ("data.json", "data.json", "also an input"),
+        ("photos", "data.json", "exists"),
+    ],
+)
+def test_wrong_paths(tmp_path: Path, data: str, out: str, word: str) -> None:
+    write_splits(tmp_path / "photos")
+    (tmp_path / "empty").mkdir()
+    pq.write_table(pa.table({"image": [png(random_pixels(0))]}), tmp_path / "set.parquet")
+    (tmp_path / "data.json").write_text("{}")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = contune("check", tmp_path / data, "--out", tmp_path / out)
+    assert outcome.code == 2
+    assert word in outcome.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

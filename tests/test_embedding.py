@@ -1,0 +1,381 @@
+"""`contune embed` and `predict`: the right numbers for the right names, from any source, and files that agree."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from command_line import contune, train
+from PIL import Image
+from safetensors.torch import save_file
+from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
+
+import contune as library
+from contune.data import load_dataset
+from contune.data.datasets import open_splits
+from contune.embedding import open_source
+from contune.errors import UserError
+from contune.models import save_encoder
+from contune.models.saved import load_classifier
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("images") / "photos")
+
+
+def write_shards(folder: Path, counts: tuple[int, ...] = (7, 0, 13), group: int = 5) -> Path:
+    """Images 0, 1, 2, … with the labels 0, 1, 2, 0, … and names for them."""
+    folder.mkdir()
+    features = {"label": {"_type": "ClassLabel", "names": list(CLASSES)}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    start = 0
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    for number, count in enumerate(counts):
+        seeds = range(start, start + count)
+        images = pa.array([{"bytes": png(seed), "path": None} for seed in seeds], type=kind)
+        labels = pa.array([seed % 3 for seed in seeds], type=pa.int64())
+        rows = pa.table({"image": images, "label": labels}).replace_schema_metadata(metadata)
+        pq.write_table(rows, folder / f"{number}.parquet", row_group_size=group)
+        start += count
+    return folder
+
+
+def embeddings_in(path: Path) -> tuple[list[str], list[str | None], np.ndarray]:
+    rows = pq.read_table(path)
+    values = np.array(rows["embedding"].to_pylist(), dtype=np.float32)
+    return rows["path"].to_pylist(), rows["label"].to_pylist(), values
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float16", 2e-3)])
+def test_a_folder_becomes_a_table(run: Path, photos: Path, tmp_path: Path, dtype: str, tolerance: float) -> None:
+    out = tmp_path / "x.parquet"
+    for _ in range(2):  # a table replaces its like
+        outcome = contune("embed", run, photos, "--out", out, "--batch", "7", "--dtype", dtype)
+        assert outcome.code == 0, outcome.err
+    paths, labels, values = embeddings_in(out)
+    assert paths == [f"{photos}/{CLASSES[number % 3]}/{number:03}.png" for number in in_order()]
+    assert labels == [CLASSES[number % 3] for number in in_order()]
+    np.testing.assert_allclose(values, expected(run, in_order()), rtol=tolerance, atol=tolerance)
+    assert pq.read_schema(out).field("embedding").type == pa.list_(getattr(pa, dtype)(), 256)
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_parquet_from_any_row_on(run: Path, tmp_path: Path, workers: int) -> None:
+    shards = write_shards(tmp_path / "shards")
+    parts = list(library.embed(run, shards, batch=8, workers=workers))
+    assert [len(part.paths) for part in parts] == [8, 8, 4]
+    together = np.concatenate([part.embeddings for part in parts])
+    np.testing.assert_allclose(together, expected(run, list(range(20))), rtol=1e-4, atol=1e-5)
+    paths = [path for part in parts for path in part.paths]
+    assert paths[8] == f"{shards}/2.parquet#1"
+    assert [label for part in parts for label in part.labels] == [CLASSES[number % 3] for number in range(20)]
+    for start in (0, 3, 7, 12, 20):
+        rest = list(library.embed(run, shards, start=start, workers=workers))
+        assert [path for part in rest for path in part.paths] == paths[start:]
+
+
+@pytest.mark.parametrize("batch", [7, 1000])
+def test_the_encoder_gets_as_many_at_a_time_as_asked_for(run: Path, tmp_path: Path, batch: int) -> None:
+    photos = write_images(tmp_path / "photos", 70)
+    (photos / "cat" / "003.png").write_text("text")
+    encoder = library.load_encoder(run)
+    sizes: list[int] = []
+    encoder.register_forward_hook(lambda module, inputs, output: sizes.append(len(inputs[0])))
+    parts = list(library.embed(encoder, photos, batch=batch))
+    seen = [len(part.paths) + len(part.broken) for part in parts]
+    assert seen == [min(batch, 70 - start) for start in range(0, 70, batch)]
+    assert sizes == [len(part.paths) for part in parts if part.paths]
+    assert max(sizes) <= batch
+    numbers = [number for number in in_order(70) if number != 3]
+    assert [int(Path(path).stem) for part in parts for path in part.paths] == numbers
+    together = np.concatenate([part.embeddings for part in parts])
+    np.testing.assert_allclose(together, expected(run, numbers), rtol=1e-4, atol=1e-5)
+    (number,) = [number for number, part in enumerate(parts) if part.broken]
+    assert number == 1 // batch  # cat/003.png is the second file
+
+
+def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) -> None:
+    given: list[str | Path | Image.Image] = [
+        str(photos / "cat" / "000.png"),
+        photos / "dog" / "001.png",
+        Image.fromarray(pixels(2)),
+    ]
+    (part,) = library.embed(run, given)
+    assert part.paths == [str(given[0]), str(given[1]), "images#2"]
+    assert part.labels == [None] * 3
+    np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["P", "RGB", "L"])
+def test_a_picture_with_a_transparent_colour_is_as_its_file(mode: str, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    picture = Image.fromarray(pixels(0)).convert(mode)
+    picture.save(path, transparency=picture.getpixel((0, 0)))
+    with Image.open(path) as opened:
+        (part,) = library.embed(run, [path, opened])
+    np.testing.assert_array_equal(*part.embeddings)
+
+
+@pytest.mark.parametrize("mode", ["La", "RGBa", "HSV", "CMYK", "1", "I;16"])
+def test_pictures_of_any_mode(mode: str, run: Path) -> None:
+    between = {"La": "LA", "RGBa": "RGBA", "I;16": "I"}.get(mode, "RGB")
+    (part,) = library.embed(run, [Image.fromarray(pixels(0)).convert(between).convert(mode)])
+    assert np.isfinite(part.embeddings).all()
+
+
+def test_a_picture_that_is_damaged_is_left_out_as_its_file_is(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(png(0)[:-40])
+    closed = Image.fromarray(pixels(0))
+    closed.close()
+    given: list[Path | Image.Image] = [
+        Image.open(io.BytesIO(png(0)[:-40])),
+        tmp_path / "x.png",
+        closed,
+        Image.open(io.BytesIO(png(0))),
+    ]
+    (part,) = library.embed(run, given, broken="skip")
+    assert [broken.name for broken in part.broken] == ["images#0", str(tmp_path / "x.png"), "images#2"]
+    assert part.paths == ["images#3"]
+    with pytest.raises(UserError, match="'images#0'"):
+        list(library.embed(run, given, broken="stop"))
+
+
+def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
+    encoder = library.load_encoder(run).train()
+    frozen = next(module for module in encoder.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    frozen.eval()
+    modes = [module.training for module in encoder.modules()]
+    assert True in modes
+    assert False in modes
+    embeddings = []
+    for part in library.embed(encoder, photos, batch=10):
+        assert [module.training for module in encoder.modules()] == modes  # also where somebody stops half-way
+        embeddings.append(part.embeddings)
+    np.testing.assert_allclose(np.concatenate(embeddings), expected(run, in_order()), rtol=1e-4, atol=1e-5)
+    next(encoder.parameters()).data.fill_(float("nan"))
+    with pytest.raises(UserError):
+        list(library.embed(encoder, photos))
+    assert [module.training for module in encoder.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    ("files", "labels"),
+    [
+        (("a.png", "b.png"), [None, None]),
+        (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
+        (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
+        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), ["y", "x", "zebra"]),
+        (("test/y/b.png", "c.png"), [None, "test"]),
+        (("x/deep/a.png", "b.png"), [None, "x"]),
+    ],
+)
+def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[str | None]) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(png(0))
+    ((_, open_part),) = open_source(tmp_path).parts
+    assert open_part()[1] == labels
+
+
+def test_names_that_are_no_text(run: Path, tmp_path: Path) -> None:
+    with open(os.fsencode(tmp_path) + b"/a\xff.png", "wb") as file:
+        file.write(png(3))
+    (part,) = library.embed(run, tmp_path)
+    assert part.paths == [f"{tmp_path}/a\\xff.png"]
+    np.testing.assert_allclose(part.embeddings, expected(run, [3]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ([True, False, True], ["1", "0", "1"]),
+        ([1, -1, 1], ["1", "-1", "1"]),
+        (["x", "y", "x"], ["x", "y", "x"]),
+        ([-1, -1, -1], [None] * 3),
+        (["x", None, "x"], ["x", None, "x"]),
+    ],
+)
+def test_labels_of_parquet_are_those_of_training(
+    labels: list[Any], expected: list[str | None], run: Path, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "x.parquet", tmp_path / "y.parquet"
+    images = [{"bytes": png(number)} for number in range(3)]
+    pq.write_table(pa.table({"image": images, "label": labels}), path)
+    pq.write_table(pa.table({"image": images, "kind": labels}), other)
+    assert [part.labels for part in library.embed(run, path)] == [expected]
+    assert [part.labels for part in library.embed(run, other)] == [[None] * 3]
+    assert [part.labels for part in library.embed(run, other, label_column="kind")] == [expected]
+    if None not in labels:
+        assert set(open_splits(str(path)).class_names) == set(expected) - {None}
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "word"),
+    [
+        ([], {}, "must be a folder"),
+        (pixels(0), {}, "must be a folder"),
+        (None, {}, "must be a folder"),
+        (["nowhere.png"], {}, "item 0"),
+        ([Image.fromarray(pixels(0)), pixels(1)], {}, "item 1"),
+        ("photos", {"start": 31}, "start=31"),
+        ("photos", {"start": -1}, "start=-1"),
+        ("photos", {"label_column": "kind"}, "only for parquet"),
+        ("x.parquet", {"label_column": "kind"}, "unknown label column"),
+        ("nowhere", {}, "no file or folder"),
+        ("empty", {}, "holds no image"),
+        ("none.parquet", {}, "holds no row"),
+        ("half.parquet", {}, "not a complete parquet file"),
+        ("photos", {"broken": "ignore"}, "ignore"),
+        ("photos", {"batch": 0}, "batch=0"),
+        ("photos", {"device": "gpu"}, "gpu"),
+        ("photos", {"workers": -1}, "-1 workers"),
+    ],
+)
+def test_bad_input(
+    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: Any, options: Any, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").symlink_to(photos)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "half.parquet").write_bytes(b"PAR1")
+    pq.write_table(pa.table({"image": pa.array([], pa.binary())}), tmp_path / "none.parquet")
+    pq.write_table(pa.table({"image": [png(0)]}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=word):
+        library.embed(run, images, **options)
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "word"),
+    [
+        ("embed", "there.parquet", "exists"),
+        ("embed", "x.csv", "must end in .parquet"),
+        ("embed", "photos/x.parquet", "part of the input"),
+        ("embed", "listed.parquet", "listed.parquet.skipped.json exists"),
+        ("predict", "p.txt", "must end in .csv"),
+        ("predict", "there.csv", "exists"),
+        ("predict", "there.json", "exists"),
+        ("predict", "photos/x.parquet", "part of the input"),
+    ],
+)
+def test_files_of_others_are_not_replaced(run: Path, tmp_path: Path, command: str, out: str, word: str) -> None:
+    write_images(tmp_path / "photos", 3)
+    pq.write_table(pa.table({"path": ["a"], "embedding": [[1.0]]}), tmp_path / "there.parquet")
+    (tmp_path / "there.csv").write_text("path,label\na.png,cat\n")
+    (tmp_path / "there.json").write_text('[\n{"path": "a.png", "label": "cat"}\n]\n')
+    (tmp_path / "listed.parquet.skipped.json").write_text('{"mine": 1}')
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = contune(command, run, tmp_path / "photos", "--out", tmp_path / out)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert word in outcome.err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(("command", "out"), [("embed", "x.parquet"), ("predict", "p.csv"), ("predict", "p.json")])
+def test_broken_images_are_listed_or_stop_the_command(run: Path, tmp_path: Path, command: str, out: str) -> None:
+    photos = write_images(tmp_path / "photos", 6)
+    (photos / "dog" / "001.png").write_text("text")
+    listed = tmp_path / f"{out}.skipped.json"
+    stopped = contune(command, run, photos, "--out", tmp_path / out, "--broken", "stop")
+    assert stopped.code == 2
+    assert "dog/001.png" in stopped.err
+    assert list(tmp_path.iterdir()) == [photos]
+    outcome = contune(command, run, photos, "--out", tmp_path / out)
+    assert outcome.code == 0, outcome.err
+    assert [one["name"] for one in json.loads(listed.read_text())] == [str(photos / "dog" / "001.png")]
+    assert contune(command, run, photos / "cat", "--out", tmp_path / out).code == 0
+    assert not listed.exists()
+    before = (tmp_path / out).read_bytes()
+    outcome = contune(command, run, photos / "dog" / "001.png", "--out", tmp_path / out)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no image can be decoded" in outcome.err
+    assert (tmp_path / out).read_bytes() == before
+
+
+def test_features_that_are_no_numbers_or_too_large(photos: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    encoder = library.load_encoder(run)
+    for module in encoder.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.weight.data.fill_(1e4)
+    save_encoder(run / "encoder.safetensors", encoder.backbone, encoder.spec)
+    outcome = contune("embed", run, photos, "--dtype", "float16", "--out", tmp_path / "e.parquet")
+    assert outcome.code == 2
+    assert "use float32" in outcome.err
+    assert not (tmp_path / "e.parquet").exists()
+    next(encoder.parameters()).data.fill_(float("nan"))
+    with pytest.raises(UserError, match=r"000\.png' are not finite"):
+        list(library.embed(encoder, photos))
+    with pytest.raises(UserError, match="run folder"):
+        library.embed(torch.nn.Linear(2, 2), photos)  # type: ignore[arg-type]
+
+
+def test_probabilities_are_the_classifiers(run: Path, photos: Path) -> None:
+    (part,) = library.predict(run, photos)
+    classifier = load_classifier(run)
+    logits = torch.from_numpy(expected(run, in_order())) @ classifier.weight_KD.T + classifier.bias_K
+    np.testing.assert_allclose(part.probabilities, logits.softmax(1).numpy(), rtol=1e-4, atol=1e-5)
+    assert part.classes == [CLASSES[index] for index in logits.argmax(1).tolist()]
+
+
+def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -> None:
+    (part,) = library.predict(run, photos)
+    for kind in ("csv", "json", "parquet"):
+        outcome = contune("predict", run, photos, "--out", tmp_path / f"p.{kind}")
+        assert outcome.code == 0, outcome.err
+        assert "and 10 more" in outcome.out
+    with (tmp_path / "p.csv").open(newline="") as file:
+        from_csv = list(csv.DictReader(file))
+    from_json = json.loads((tmp_path / "p.json").read_text())
+    from_parquet = pq.read_table(tmp_path / "p.parquet")
+    assert json.loads(from_parquet.schema.metadata[b"class_names"]) == list(CLASSES)
+    for rows in (from_csv, from_json, from_parquet.to_pylist()):
+        assert [row["path"] for row in rows] == part.paths
+        assert [row["label"] for row in rows] == part.labels
+        assert [row["class"] for row in rows] == part.classes
+        assert [float(row["probability"]) for row in rows] == pytest.approx(part.probabilities.max(1), abs=1e-5)
+    for number, name in enumerate(CLASSES):
+        column = part.probabilities[:, number]
+        assert [float(row[f"p({name})"]) for row in from_csv] == pytest.approx(column, abs=1e-5)
+        assert [row["probabilities"][name] for row in from_json] == pytest.approx(column, abs=1e-5)
+        assert [row[number] for row in from_parquet["probabilities"].to_pylist()] == pytest.approx(column)
+
+
+def test_a_run_keeps_the_probe_that_it_measured(tmp_path: Path) -> None:
+    result = train(tmp_path / "run", "digits", "optim.epochs=1", "optim.batch_images=128")
+    test = load_dataset("digits").test
+    assert test is not None
+    assert test.labels is not None
+    for number in range(len(test)):
+        pixels = test.images.decode(number, None, 1)[0]
+        path = tmp_path / "photos" / str(int(test.labels[number])) / f"{number:03}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    parts = list(library.predict(tmp_path / "run", tmp_path / "photos"))
+    right = [name == label for part in parts for name, label in zip(part.classes, part.labels, strict=True)]
+    assert 100 * np.mean(right) == pytest.approx(result["linear_top1"], abs=0.3)
+    assert load_classifier(tmp_path / "run").measure == "linear-fast"
+
+
+def test_files_that_are_no_classifier(photos: Path, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", classifier=False)
+    with pytest.raises(UserError, match="no classifier"):
+        library.predict(folder, photos)
+    about = {"contune": json.dumps({"class_names": ["a", "b"], "measure": "linear"})}
+    tensors = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
+    save_file(tensors, folder / "classifier.safetensors", metadata=about)
+    with pytest.raises(UserError, match="4 features"):
+        library.predict(folder, photos)
