@@ -12,6 +12,7 @@ from typing import Any
 
 from contune.config import MACHINE_SETTINGS
 from contune.console import plural, progress
+from contune.data.decode import Broken
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
@@ -28,7 +29,6 @@ from contune.train.log import read_metrics
 from contune.train.setup import open_setup
 
 COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
-NOTHING = '<span class="none">–</span>'
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
@@ -209,14 +209,14 @@ def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
                 str(Spread.of([s["top1"] for _, s in scores])).partition(" ") if scores else ("", "", "")
             )
             note = f" <b>{interval}</b>" if interval else "<small>one seed</small>"
-            cells.append(f"<b>{mean}</b>{note}" if scores else NOTHING)
+            cells.append(f"<b>{mean}</b>{note}" if scores else html.setting(None))
             for run, score in scores:
                 protocols[f"{MEASURES[score['name']].title}, {score['split']}, {run.data[1]}: {score['protocol']}"] = (
                     None
                 )
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
         cells.append(", ".join(str(run.seed) for run in group.runs))
-        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else NOTHING)
+        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.setting(None))
         rows.append((escape(group.title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
     lead = "Top-1 in percent: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
     if TOP1 in columns:
@@ -260,37 +260,20 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
 
 
 def _curves(groups: Sequence[Group]) -> str:
-    """One drawing per metric with a line per run: each method in its color, or each row if rows share a method."""
-    methods = [group.runs[0].method for group in groups]
-    shown, by_method = groups[: len(PALETTE) * len(DASHES)], len(set(methods)) == len(methods)
-    styles = []
-    for place, method in enumerate(methods[: len(shown)]):
-        own = METHOD_STYLES.get(method) if by_method else None
-        styles.append((own or PALETTE[place % len(PALETTE)], DASHES[(place + place // len(PALETTE)) % len(DASHES)]))
+    """A line per run: each method in its color, or each row in one of its own if rows share a method."""
+    by_method = len({group.runs[0].method for group in groups}) == len(groups)
+    shown, logged, keys = groups[: len(PALETTE) * len(DASHES)], [], []
     colors = PAGE_COLORS | {style.color: f"var(--c{place})" for place, style in enumerate(PALETTE)}
-    names = {name for group in shown for run in group.runs for line in run.metrics for name in line}
-    names -= {"step", "epoch", "lr", "views_per_second"}
-    figures = []
-    for name in sorted(names, key=lambda name: (plots.CURVE_ORDER.get(name, 1), name)):
-        lines = [
-            plots.Curve(points_N2, style.color, style.marker, dash)
-            for group, (style, dash) in zip(shown, styles, strict=True)
-            for run in group.runs
-            if len(points_N2 := plots.logged_points(run.metrics, name, "epoch"))
-        ]
-        if lines and not name.startswith("supcon_"):
-            title = plots.curve_title(name)
-            drawn = plots.draw_curves(name, "epoch", lines, f"{title} by epoch of {len(lines)} runs", colors)
-            figures.append(f"<figure><figcaption>{title}</figcaption>{drawn}</figure>")
-    keys = "\n".join(
-        '<li><svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true"><line x1="1" y1="6" x2="33" y2="6" '
-        f'stroke="{colors.get(style.color, style.color)}" stroke-width="2.6" '
-        f'stroke-dasharray="{" ".join(map(str, dash)) or "none"}" /></svg>{escape(group.title)}</li>'
-        for group, (style, dash) in zip(shown, styles, strict=True)
-    )
-    lead = "One line per run." + (f" The first {len(shown)} rows." if len(shown) < len(groups) else "")
-    legend = f'<ul class="legend keys">\n{keys}\n</ul>'
-    return section("curves", "Training", lead, legend, '<div class="curves">', *figures, "</div>")
+    for place, group in enumerate(shown):
+        own = METHOD_STYLES.get(group.runs[0].method) if by_method else None
+        style = own or PALETTE[place % len(PALETTE)]
+        dash = DASHES[(place + place // len(PALETTE)) % len(DASHES)]
+        logged += [plots.Logged(run.metrics, style, dash) for run in group.runs]
+        color, gaps = colors.get(style.color, style.color), " ".join(map(str, dash)) or "none"
+        line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
+        svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'
+        keys.append(f"<li>{svg}{escape(group.title)}</li>")
+    return plots.curves(logged, f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>', colors)
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
@@ -305,23 +288,24 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
         check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
     make_folder_of(path)
     if len(runs) == 1 and (result := runs[0].result) is not None:
-        found = _evaluated(folders[0])
+        found, skipped = _evaluated(folders[0])
+        about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, "skipped": skipped}
         with whole_file(path) as part:
-            html.write_report(part, result=result, config=runs[0].config, metrics=runs[0].metrics, **found)
+            html.write_report(part, result=result, **about, **found)
         return path
     maps: dict[str, plots.Evaluated | str] = {}
     firsts = [next((run for run in group.runs if run.result is not None), None) for group in grouped(runs)]
     for run in [run for run in firsts if run is not None][:MOST_MAPS]:
         try:
-            found = _evaluated(folders[runs.index(run)])
-            maps[run.name] = plots.Evaluated.of(**found) or "No map: no split was evaluated."
+            found, _ = _evaluated(folders[runs.index(run)])
+            maps[run.name] = plots.Evaluated(**found) if found["images"] else "No map: no split was evaluated."
         except UserError as error:  # its data or its encoder is gone
             maps[run.name] = f"No map: {error}"
     write_whole(path, comparison_page(runs, maps))
     return path
 
 
-def _evaluated(folder: RunFolder) -> dict[str, Any]:
+def _evaluated(folder: RunFolder) -> tuple[dict[str, Any], Sequence[Broken]]:
     """The arguments of `write_report` about images: the evaluated split through the run's encoder and classifier."""
     encoder = load_encoder(folder.path)
     setup = open_setup(folder.config(), encoder.spec)
@@ -332,12 +316,12 @@ def _evaluated(folder: RunFolder) -> dict[str, Any]:
             features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
         with suppress(UserError):  # evaluated without a linear probe, or without labels
             classifier = load_classifier(folder.path)
-    return {
+    found = {
         "class_names": setup.dataset.class_names,
         "images": images,
         "channels": setup.spec.channels,
-        "skipped": setup.dataset.skipped,
         "features_MD": features_MD,
         "predicted_M": None if classifier is None or features_MD is None else classifier.predict(features_MD),
         "predicted_by": "" if classifier is None else classifier.measure,
     }
+    return found, setup.dataset.skipped

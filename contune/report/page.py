@@ -171,15 +171,11 @@ def write_report(
     Where something is missing, the page says why.
     """
     from contune.report import plots  # imports this module; matplotlib is slow to import
+    from contune.report.style import METHOD_STYLES
 
-    evaluated = plots.Evaluated.of(
-        images=images,
-        channels=channels,
-        class_names=class_names,
-        features_MD=features_MD,
-        predicted_M=predicted_M,
-        predicted_by=predicted_by,
-    )
+    evaluated = None
+    if images is not None and features_MD is not None and len(images):
+        evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
     split, data = escape(result["split"]), data_title(result["data"], config.get("data", {}).get("path"))
     measure = next(filter(None, (judged_by(result, column) for column in (LINEAR, CLASSIFIER, KNN))), None)
     if evaluated is None:
@@ -197,7 +193,8 @@ def write_report(
         parts.append(
             section("accuracy", "Accuracy", lead, table("accuracies", heads, map(_measure_row, result["measures"])))
         )
-    parts += [plots.curves(metrics, result["method"]), *images_parts]
+    style = METHOD_STYLES.get(result["method"], METHOD_STYLES["tcl"])
+    parts += [plots.curves([plots.Logged(metrics, style)]), *images_parts]
     if skipped:
         rows = [
             (f'<span title="{escape(name)}">{escape(shorten_path(name, 60))}</span>', escape(reason))
@@ -206,15 +203,16 @@ def write_report(
         lead = (
             f"These images could not be decoded. <code>skipped.json</code> lists all, this page at most {MOST_SKIPPED}."
         )
-        found = _folded(plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows))
-        parts.append(section("skipped", "Left out", lead, found))
+        found = table("pairs files", ("File", "What is wrong"), rows)
+        summary = f"<summary>{plural(len(skipped), 'broken image')}</summary>"
+        parts.append(section("skipped", "Left out", lead, "<details>", summary, found, "</details>"))
     rows = [
         (f"<code>{escape(f'{part}.{key}')}</code>", setting(v))
         for part, each in config.items()
         for key, v in each.items()
     ]
-    summary = "All settings, as <code>contune train</code> takes them"
-    parts.append(section("settings", "Settings", "", _folded(summary, table("pairs", ("Setting", "Value"), rows))))
+    found, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
+    parts.append(section("settings", "Settings", "", "<details>", summary, found, "</details>"))
     facts = {
         "Hardware": result["hardware"],
         "Training time": duration(result["seconds"]),
@@ -279,7 +277,3 @@ def _measure_row(measure: dict[str, Any]) -> tuple[str, ...]:
         "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
         f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
     )
-
-
-def _folded(summary: str, content: str) -> str:
-    return f"<details>\n<summary>{summary}</summary>\n{content}\n</details>"

@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from torch import Tensor
 
+from contune.console import plural
 from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, shorten_path, table, thumbnail
-from contune.report.style import METHOD_STYLES, MUTED, PAGE_COLORS, STYLE, inline_svg, quiet, svg_text
+from contune.report.style import METHOD_STYLES, MUTED, PAGE_COLORS, STYLE, MethodStyle, inline_svg, quiet, svg_text
 
 CURVE_POINTS = 400
 FEW_POINTS = 12
@@ -36,14 +37,11 @@ CURVE_TITLES = {
     "negative_gradient": "Push of negatives",
     "theorem1_share": "Theorem 1 holds, %",
 }
-CURVE_ORDER = {"loss": 0, "lr": 2, "views_per_second": 3}
-"""What a method adds comes second."""
 PERCENT = ("top1", "theorem1_share")
 """How the names of metrics end that are shares."""
 HEAT_CLASSES = 10
 MOST_MISTAKES = 10
 BAR_CLASSES = 30
-NUM_WORST, NUM_BEST = 15, 5
 MAP_POINTS = 2000
 NAMED_CLASSES = 20
 NUM_COLORS = 10
@@ -55,29 +53,18 @@ LONG_NAME = 6
 """Longer class names do not fit below one of six pictures in a row."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Evaluated:
     """The evaluated images with their features and predictions."""
 
     images: ImageSet
     channels: int
     class_names: tuple[str, ...]
-    features: Tensor
-    """float32 (M, D)"""
-    predicted: Tensor | None
-    """int64 (M,); None without labels or probe."""
-    predicted_by: str = ""
+    features_MD: Tensor
+    predicted_M: Tensor | None
+    """Class numbers; None without labels or probe."""
+    predicted_by: str
     """The measure that predicted them."""
-
-    @classmethod
-    def of(
-        cls, *, images: ImageSet | None, features_MD: Tensor | None, predicted_M: Tensor | None, **more: Any
-    ) -> "Evaluated | None":
-        """None without images. Takes the arguments of `write_report`."""
-        if images is None or features_MD is None or not len(images):
-            return None
-        more.pop("skipped", None)
-        return cls(images=images, features=features_MD, predicted=predicted_M, **more)
 
     @property
     def labels(self) -> Tensor | None:
@@ -85,18 +72,18 @@ class Evaluated:
 
     def wrong(self) -> Tensor:
         """bool (M,): misclassified."""
-        if self.labels is None or self.predicted is None:
+        if self.labels is None or self.predicted_M is None:
             return torch.zeros(len(self.images), dtype=torch.bool)
-        return self.labels != self.predicted
+        return self.labels != self.predicted_M
 
     def class_of(self, index: int) -> str | None:
         return None if self.labels is None else self.class_names[int(self.labels[index])]
 
     def mistaken_for(self, index: int) -> str | None:
         """The class that was predicted wrongly."""
-        if self.labels is None or self.predicted is None or self.labels[index] == self.predicted[index]:
+        if self.labels is None or self.predicted_M is None or self.labels[index] == self.predicted_M[index]:
             return None
-        return self.class_names[int(self.predicted[index])]
+        return self.class_names[int(self.predicted_M[index])]
 
 
 def evenly_spaced(num: int, most: int) -> Tensor:
@@ -104,78 +91,68 @@ def evenly_spaced(num: int, most: int) -> Tensor:
     return torch.arange(num) if num <= most else torch.arange(most) * num // most
 
 
-class Curve(NamedTuple):
-    """One line of a drawing."""
+class Logged(NamedTuple):
+    """The metrics of a run, and how its curves are drawn."""
 
-    points_N2: np.ndarray
-    color: str
-    marker: str = "o"
+    metrics: list[dict[str, float]]
+    style: MethodStyle
     dash: tuple[float, ...] = ()
-    label: str = ""
 
 
-def curves(metrics: list[dict[str, float]], method: str) -> str:
-    """One drawing per logged metric: the loss first, what the method adds next, rate and speed last."""
-    names = {name for line in metrics for name in line if not name.startswith("supcon_")} - {"step", "epoch"}
-    if not names:
-        return section("curves", "Training", "", missing("<code>metrics.jsonl</code> has no line with a loss."))
-    own, supcon = METHOD_STYLES.get(method, METHOD_STYLES["tcl"]), METHOD_STYLES["supcon"]
-    axis = "epoch" if all("epoch" in line for line in metrics) else "step"
+def curves(runs: Sequence[Logged], legend: str = "", colors: Mapping[str, str] = PAGE_COLORS) -> str:
+    """One drawing per logged metric: the loss first, what methods add next; rate and speed of a single run last."""
+    names = {name for run in runs for line in run.metrics for name in line if not name.startswith("supcon_")}
+    names -= {"step", "epoch"} if len(runs) == 1 else {"step", "epoch", "lr", "views_per_second"}
+    axis = "epoch" if all("epoch" in line for run in runs for line in run.metrics) else "step"
     figures = []
-    for name in sorted(names, key=lambda name: (CURVE_ORDER.get(name, 1), name)):
-        points_N2, beside_N2 = (logged_points(metrics, each, axis) for each in (name, f"supcon_{name}"))
-        title = curve_title(name)
-        if not len(points_N2):
-            figures.append(f"<figure><figcaption>{title}</figcaption>{missing('Never a finite number.')}</figure>")
-            continue
-        lines = [Curve(points_N2, own.color, own.marker, label=own.title)]
-        description = f"{title} by {axis}: first {number(points_N2[0, 1])}, last {number(points_N2[-1, 1])}"
-        if len(beside_N2):
-            lines.append(Curve(beside_N2, supcon.color, supcon.marker, (4, 2), supcon.title))
-            description += f"; SupCon on the same embeddings: last {number(beside_N2[-1, 1])}"
-        bold = number(points_N2[:, 1].max() if name == "lr" else points_N2[-1, 1])
-        num_bad = sum(name in line for line in metrics) - len(points_N2)
-        note = f'<p class="note">{num_bad} values were not finite and are left out.</p>' if num_bad else ""
-        svg = draw_curves(name, axis, lines, description)
-        figures.append(f"<figure><figcaption>{title} <b>{bold}</b></figcaption>{svg}{note}</figure>")
-    lead = "In bold: the last value; for the learning rate the highest."
+    for name in sorted(names, key=lambda name: ({"loss": 0, "lr": 2, "views_per_second": 3}.get(name, 1), name)):
+        title, bold = escape(CURVE_TITLES.get(name, name.replace("_", " ").capitalize())), ""
+        lines = [(xy_N2, run) for run in runs if len(xy_N2 := logged_points(run.metrics, name, axis))]
+        num_bad = sum(name in line for run in runs for line in run.metrics) - sum(len(xy_N2) for xy_N2, _ in lines)
+        note = f'<p class="note">{plural(num_bad, "value")} not finite and left out.</p>' if num_bad else ""
+        if len(runs) == 1 and lines:
+            y_N = lines[0][0][:, 1]
+            bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
+            supcon_N2 = logged_points(runs[0].metrics, f"supcon_{name}", axis)
+            lines += [(supcon_N2, Logged([], METHOD_STYLES["supcon"], (4, 2)))] if len(supcon_N2) else []
+        ends = ", ".join(f"{run.style.title} {number(xy_N2[-1, 1])}" for xy_N2, run in lines[:4])
+        svg = draw_curves(name, axis, lines, f"{title} by {axis}; at the end {ends}", colors) if lines else ""
+        figures.append(f"<figure><figcaption>{title}{bold}</figcaption>{svg}{note}</figure>")
+    if not figures:
+        return section("curves", "Training", "", missing("Nothing was logged yet."))
+    lead = "In bold: the last value; for the learning rate the highest." if len(runs) == 1 else "One line per run."
     if "positive_gradient" in names:
         lead += " Pull and push are the mean coefficients of positive and negative pairs in an anchor’s gradient."
-    return section("curves", "Training", lead, '<div class="curves">', *figures, "</div>")
-
-
-def curve_title(name: str) -> str:
-    return escape(CURVE_TITLES.get(name, name.replace("_", " ").capitalize()))
+    return section("curves", "Training", lead, legend, '<div class="curves">', *figures, "</div>")
 
 
 def logged_points(metrics: list[dict[str, float]], name: str, axis: str) -> np.ndarray:
     """(N, 2): the finite values of a metric over epochs or steps, shares in percent."""
     scale = 100 if name.endswith(PERCENT) else 1
-    logged = [
-        (line.get(axis, line["step"]), scale * line[name]) for line in metrics if isfinite(line.get(name, np.nan))
-    ]
-    return np.array(logged).reshape(-1, 2)
+    found = [(line[axis], scale * line[name]) for line in metrics if isfinite(line.get(name, np.nan))]
+    return np.array(found).reshape(-1, 2)
 
 
 def draw_curves(
-    name: str, axis: str, lines: Sequence[Curve], description: str, colors: Mapping[str, str] = PAGE_COLORS
+    name: str, axis: str, lines: Sequence[tuple[np.ndarray, Logged]], description: str, colors: Mapping[str, str]
 ) -> str:
-    """An SVG element. Several lines with labels get a legend; long ones are drawn as means of neighboring points."""
+    """An SVG element. Long curves are drawn as means of neighboring points."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {name}"}):
         figure = Figure(figsize=(3.6, 2.1), layout="constrained")
         axes = figure.add_subplot()
         quiet(axes, grid="y")
-        for line in lines:
-            num = len(line.points_N2)
+        for xy_N2, run in lines:
+            num = len(xy_N2)
             starts = np.arange(0, num, -(-num // CURVE_POINTS))
-            x_N, y_N = (np.add.reduceat(line.points_N2, starts) / np.diff(np.append(starts, num))[:, None]).T
+            x_N, y_N = (np.add.reduceat(xy_N2, starts) / np.diff(np.append(starts, num))[:, None]).T
             dots = 4.5 if num == 1 else 3.0 if num <= FEW_POINTS else 0.0
-            axes.plot(x_N, y_N, color=line.color, linewidth=1.7, linestyle=(0, line.dash) if line.dash else "-",
-                      marker=line.marker, markersize=dots, label=line.label)  # fmt: skip
-        if len(lines) > 1 and all(line.label for line in lines):
+            linestyle, (title, color, marker) = (0, run.dash) if run.dash else "-", run.style
+            axes.plot(x_N, y_N, color=color, linewidth=1.7, linestyle=linestyle, marker=marker, markersize=dots,
+                      label=title)  # fmt: skip
+        if not lines[-1][1].metrics:  # SupCon on the embeddings of another run
             axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
         axes.set_xlabel(axis)
-        places = np.unique(np.concatenate([line.points_N2[:, 0] for line in lines]))
+        places = np.unique(np.concatenate([xy_N2[:, 0] for xy_N2, _ in lines]))
         if len(places) == 1:  # a single tick; automatic ones would name places around it
             axes.set_xticks(places)
         else:
@@ -184,7 +161,7 @@ def draw_curves(
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
         if name in ("lr", "views_per_second"):
-            axes.set_ylim(0, 1.08 * max(line.points_N2[:, 1].max() for line in lines) or 1)
+            axes.set_ylim(0, 1.08 * max(xy_N2[:, 1].max() for xy_N2, _ in lines) or 1)
         return inline_svg(svg_text(figure), description, colors)
 
 
@@ -194,7 +171,7 @@ def number(value: float) -> str:
 
 def confusions(evaluated: Evaluated) -> str:
     """A heat map of the most confused classes, and the most frequent mistakes with an image of each."""
-    labels_M, predicted_M, names = evaluated.labels, evaluated.predicted, evaluated.class_names
+    labels_M, predicted_M, names = evaluated.labels, evaluated.predicted_M, evaluated.class_names
     if labels_M is None or predicted_M is None:
         why = "Confusions need a linear probe. <code>eval.linear=none</code> turned it off."
         return section("confusions", "Confusions", "", missing(why))
@@ -235,29 +212,26 @@ def confusions(evaluated: Evaluated) -> str:
 
 
 def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
-    """Accuracy by class as bars; of many classes the worst and the best."""
+    """Accuracy by class as bars; of many classes the worst."""
     assert evaluated.labels is not None
     accuracy: dict[str, float] = measure["per_class"]
     counts = evaluated.labels.bincount(minlength=len(evaluated.class_names)).tolist()
     num_images = dict(zip(evaluated.class_names, counts, strict=True))
     lead = f"{MEASURES[measure['name']].title} (<code>{escape(measure['name'])}</code>)"
-    ranked = sorted(accuracy, key=lambda name: (accuracy[name], name))
-    groups = {"": list(accuracy)}
-    if len(ranked) > BAR_CLASSES:
-        groups = {f"The worst {NUM_WORST}": ranked[:NUM_WORST], f"The best {NUM_BEST}": ranked[-NUM_BEST:]}
-        lead += f", {len(ranked)} classes"
-    parts = []
-    for title, names in groups.items():
-        rows = [
-            (
-                f'<span title="{escape(name)}">{escape(name)}</span>',
-                f'<div class="bar" style="--share:{accuracy[name]:.1f}%"></div>',
-                f"{accuracy[name]:.1f}",
-                f"{num_images.get(name, 0):,}",
-            )
-            for name in names
-        ]
-        parts += [f"<h3>{title}</h3>" if title else "", table("bars", ("Class", "", "%", "images"), rows)]
+    shown = list(accuracy)
+    if len(shown) > BAR_CLASSES:
+        shown = sorted(accuracy, key=lambda name: (accuracy[name], name))[:BAR_CLASSES]
+        lead += f": the worst {BAR_CLASSES} of {len(accuracy)} classes"
+    rows = [
+        (
+            f'<span title="{escape(name)}">{escape(name)}</span>',
+            f'<div class="bar" style="--share:{accuracy[name]:.1f}%"></div>',
+            f"{accuracy[name]:.1f}",
+            f"{num_images.get(name, 0):,}",
+        )
+        for name in shown
+    ]
+    parts = [table("bars", ("Class", "", "%", "images"), rows)]
     empty = [name for name in num_images if name not in accuracy]
     if empty:
         named = escape(shorten(", ".join(empty), 200))
@@ -269,7 +243,7 @@ def embedding_map(evaluated: Evaluated) -> str:
     """The map with its explanation."""
     num = min(MAP_POINTS, len(evaluated.images))
     lead = f"t-SNE of {num:,} images by cosine similarity. Hover over a point for its name."
-    lead += " A ring marks a misclassified image." if evaluated.predicted is not None else ""
+    lead += " A ring marks a misclassified image." if evaluated.predicted_M is not None else ""
     lead += " Distances between groups mean nothing."
     drawing = map_drawing(evaluated)
     return section("map", "Map of the embeddings", lead if drawing.startswith("<svg") else "", drawing)
@@ -278,7 +252,7 @@ def embedding_map(evaluated: Evaluated) -> str:
 def map_drawing(evaluated: Evaluated, most: int = MAP_POINTS) -> str:
     """The map alone, or why there is none: a mark per image, and the names of up to 20 classes."""
     chosen_N = evenly_spaced(len(evaluated.images), most)
-    features_ND = evaluated.features[chosen_N]
+    features_ND = evaluated.features_MD[chosen_N]
     if len(features_ND) < 5:
         return missing(f"A map needs at least 5 images; there are {len(features_ND)}.")
     if not features_ND.isfinite().all():
@@ -356,7 +330,7 @@ def _map_names(labels_N: np.ndarray, xy_N2: np.ndarray, class_names: Sequence[st
 
 def neighbors(evaluated: Evaluated) -> str:
     """A few images, each with those that the encoder finds most similar."""
-    if len(evaluated.images) < 2 or not evaluated.features.isfinite().all():
+    if len(evaluated.images) < 2 or not evaluated.features_MD.isfinite().all():
         why = "Neighbors need at least two images with finite features."
         return section("neighbors", "Nearest neighbors", "", missing(why))
 
@@ -368,7 +342,7 @@ def neighbors(evaluated: Evaluated) -> str:
     num_right = min(len(right), max(NUM_QUERIES // 2, NUM_QUERIES - len(wrong)))  # the rest are misclassified
     chosen = right[evenly_spaced(len(right), num_right)], wrong[evenly_spaced(len(wrong), NUM_QUERIES - num_right)]
     queries = torch.cat(chosen).tolist()
-    z_MD = F.normalize(evaluated.features.float(), dim=1)
+    z_MD = F.normalize(evaluated.features_MD.float(), dim=1)
     sim_QM = z_MD[queries] @ z_MD.T
     sim_QM[torch.arange(len(queries)), queries] = -torch.inf
     ranked = sim_QM.sort(dim=1, descending=True, stable=True)

@@ -5,8 +5,6 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import NamedTuple
 
-CONFIDENCE = 0.95
-
 
 class Spread(NamedTuple):
     """A mean and half of its 95 % confidence interval, None for a single value."""
@@ -17,7 +15,11 @@ class Spread(NamedTuple):
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
         """With an interval by Student's t, which is wide for few values."""
-        return cls(mean(values), half_interval(values))
+        if len(values) == 1:
+            return cls(values[0])
+        from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
+
+        return cls(mean(values), float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values)))
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
@@ -44,23 +46,13 @@ def paired(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
     If all differences are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
     """
     differences = [one - other for one, other in zip(a, b, strict=True)]
-    average, num = mean(differences), len(differences)
-    if num == 1:
-        return PairedDifference(average, None, None, num)
-    from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
+    average, half = Spread.of(differences)
+    if half is None:
+        return PairedDifference(average, None, None, 1)
+    from scipy.stats import ttest_1samp
 
-    error = stdev(differences) / sqrt(num)
-    p = 2 * float(t.sf(abs(average) / error, num - 1)) if error else float(average == 0)
-    return PairedDifference(average, half_interval(differences), p, num)
-
-
-def half_interval(values: Sequence[float]) -> float | None:
-    """Half of the 95 % confidence interval of the mean, None for a single value."""
-    if len(values) == 1:
-        return None
-    from scipy.stats import t
-
-    return float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / sqrt(len(values))
+    p = float(ttest_1samp(differences, 0.0).pvalue) if half else float(average == 0)
+    return PairedDifference(average, half, p, len(differences))
 
 
 def wilson_interval(percent: float, num: int) -> tuple[float, float]:

@@ -11,9 +11,10 @@ from strict_html import Page
 
 from contune.report import plots
 from contune.report.page import duration, escape, setting_text, shorten, shorten_path
-from contune.report.plots import Evaluated
+from contune.report.plots import Evaluated, Logged
 from contune.report.style import METHOD_STYLES
 
+TCL = METHOD_STYLES["tcl"]
 RUNS = {
     "labelled": finished_run(),
     "no labels": unlabelled_run(),
@@ -37,7 +38,7 @@ REASONS = {
     "empty split": "no test split",
     "one class": "misclassified no image",
     "one image": "at least 5 images",
-    "nothing logged": "no line with a loss",
+    "nothing logged": "Nothing was logged",
     "no probe": "eval.linear=none",
     "collapsed": "collapsed",
     "diverged": "diverged",
@@ -96,7 +97,8 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
     assert report(tmp_path, finished_run()) == report(tmp_path, finished_run())
 
 
-def test_a_large_run_gives_a_small_file(tmp_path: Path) -> None:
+def test_a_large_run_gives_a_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plots, "project", lambda features_ND: features_ND[:, :2].numpy())  # t-SNE takes seconds
     run = finished_run(2500, 30, side=160, channels=3, name="/a/rather/long/path/" * 4 + "{}.jpg")
     run["metrics"] = [{"step": i, "loss": 1 / (1 + i), "lr": 0.1} for i in range(20_000)]
     source = report(tmp_path, run)
@@ -106,9 +108,7 @@ def test_a_large_run_gives_a_small_file(tmp_path: Path) -> None:
 
 def evaluated(**changes: Any) -> Evaluated:
     run = finished_run() | changes
-    found = Evaluated.of(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
-    assert found is not None
-    return found
+    return Evaluated(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
 
 
 def test_the_map_keeps_clusters_together() -> None:
@@ -132,18 +132,18 @@ def test_neighbors_are_the_nearest_by_cosine() -> None:
 
 def test_curves_average_long_runs_and_leave_out_what_is_not_finite() -> None:
     metrics = [{"step": i, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
-    text = Page(plots.curves(metrics, "tcl")).text
-    assert "2 values were not finite" in text
-    assert "Never a finite number" in text
+    text = Page(plots.curves([Logged(metrics, TCL)])).text
+    assert "2 values not finite" in text
+    assert "10 values not finite" in text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
-    assert plots.curves(long, "tcl").count("L ") < 2 * plots.CURVE_POINTS
+    assert plots.curves([Logged(long, TCL)]).count("L ") < 2 * plots.CURVE_POINTS
 
 
 def test_supcons_responses_are_drawn_with_tcls() -> None:
     line = {"step": 1, "positive_gradient": 0.05, "supcon_positive_gradient": 0.04, "theorem1_share": 0.97}
-    html = plots.curves([line, line | {"step": 2, "positive_gradient": 0.06}], "tcl")
+    html = plots.curves([Logged([line, line | {"step": 2, "positive_gradient": 0.06}], TCL)])
     assert html.count("<figure>") == 2
-    assert "last 0.06; SupCon on the same embeddings: last 0.04" in html
+    assert "at the end TCL 0.06, SupCon 0.04" in html
     assert "<b>97</b>" in html
 
 
