@@ -54,12 +54,12 @@ def run_experiment(
 ) -> Drawn:
     """Runs what has not finished yet, then draws. If it is stopped, it draws what there is. Repeat it to resume.
 
-    changes: KEY=VALUE for all runs. source: a folder whose results count as finished if their settings agree; if it is
-    a saved folder of this experiment, its experiment.json gives the changes. save_to: copies new results there, one
-    file per run. draw_only: runs nothing, and shows all seeds that there are.
+    changes: KEY=VALUE for all runs. source: a folder whose results count as finished if their settings agree.
+    save_to: copies new results there, one file per run. draw_only: runs nothing, and shows all seeds that there are,
+    with the changes of the experiment.json in `source` if none are given.
     """
     experiment = find_experiment(name)
-    about = plan.read_about(source) if source is not None else None
+    about = (plan.read_about(source) or plan.read_about(source / name)) if source is not None else None
     if draw_only and not changes and about is not None and about[0] == name:
         changes = about[1]
     experiment = experiment.changed(changes)

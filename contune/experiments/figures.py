@@ -4,6 +4,7 @@ Every accuracy has its 95 % interval: a thick bar over seeds, a thin one for the
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from math import nan
 
@@ -81,8 +82,8 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
             if (method, place) in cells:
-                _accuracy_mark(axes, cells[method, place], y - 0.12, _style(method))
-                _paper_mark(axes, cells[method, place], y + 0.2)
+                _accuracy_mark(axes, cells[method, place], y, _style(method))
+                _paper_mark(axes, cells[method, place], y + 0.25)
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -103,7 +104,7 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
                 _accuracy_mark(axes, each, x + offset, _style(method), vertical=True)
                 _paper_mark(axes, each, x + 2.5 * offset, vertical=True)
-        if experiment.is_ordered and len(points) > 1:
+        if len(places) > 2:  # two values are a comparison, not a trend
             axes.plot(*zip(*points, strict=True), color=_style(method).color, linewidth=1.4, alpha=0.8, zorder=1)
     quiet(axes, grid="y")
     axes.set_xlim(-0.5, len(places) - 0.5)
@@ -125,7 +126,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         _paper_mark(runs, each, y - 0.25)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(f"{TOP_1} (a tick per seed)")
-    names = []
+    names: list[str] = []
     for lower, upper in combinations(outcomes, 2):
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:
@@ -147,15 +148,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     return _with_legend(figure, experiment.title, _method_handles([each.row.method for each in outcomes], outcomes))
 
 
-def k1_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
-    return _gradients_figure(experiment, outcomes, "k1", "positive_gradient")
-
-
-def k2_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
-    return _gradients_figure(experiment, outcomes, "k2", "negative_gradient")
-
-
-def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], parameter: str, key: str) -> Figure:
+def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, parameter: str, key: str) -> Figure:
     """A gradient over training for each k1 or k2, the same relative to SupCon's on the same batches, and accuracy.
 
     Runs with other values are in other states of training; only the second panel shows the effect of the parameter.
@@ -166,7 +159,7 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], param
     red, blues = _style(SUPCON), matplotlib.colormaps["Blues"]
     shades = [blues(0.4 + 0.6 * number / max(1, len(tuned) - 1)) for number in range(len(tuned))]
     figure = Figure(figsize=(WIDTH, 6.2), layout="constrained", facecolor="white")
-    panels = figure.subplot_mosaic([["runs", "relative"], ["accuracy", "accuracy"]], height_ratios=[1.3, 1])  # type: ignore[list-item]
+    panels = figure.subplot_mosaic([["runs", "relative"], ["accuracy", "accuracy"]], height_ratios=[1.3, 1])
     for each, shade in zip(tuned, shades, strict=True):
         own, on_same_batches = each.curve(key), each.curve(f"supcon_{key}")
         if own is not None and on_same_batches is not None:
@@ -193,7 +186,7 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], param
         handles += [Patch(color=LINE, label=f"{SUPCON}, 95 % interval over seeds")] if half else []
     for name, title, label in (
         ("runs", "each run by itself", f"mean {GRADIENTS[key]}"),
-        ("relative", f"against {SUPCON}'s formula on the same batches", f"more than {SUPCON}'s, %"),
+        ("relative", f"against {SUPCON}'s formula on the same batches", f"difference from {SUPCON}'s, %"),
         ("accuracy", "after training", TOP_1),
     ):
         quiet(panels[name], grid="y")
@@ -215,8 +208,8 @@ FIGURES: dict[str, Callable[[Experiment, Sequence[Outcome]], Figure]] = {
     "grid": grid_figure,
     "sweep": sweep_figure,
     "seeds": seeds_figure,
-    "k1": k1_figure,
-    "k2": k2_figure,
+    "k1": partial(_gradients_figure, parameter="k1", key="positive_gradient"),
+    "k2": partial(_gradients_figure, parameter="k2", key="negative_gradient"),
 }
 
 
@@ -247,22 +240,28 @@ def _mark(
 ) -> None:
     """A value on the axis of accuracies, x unless vertical, with a bar from end to end."""
     low, high = ends or (value, value)
-    x, y = (place, value) if vertical else (value, place)
+    error = [[max(0.0, value - low)], [max(0.0, high - value)]]
     axes.errorbar(
-        x, y, **{"yerr" if vertical else "xerr": [[max(0.0, value - low)], [max(0.0, high - value)]]},
-        marker=style.marker, markersize=6, color=style.color, markerfacecolor=style.color if filled else "none",
-        markeredgewidth=1.3, elinewidth=width, zorder=4 if filled else 3,
-    )  # fmt: skip
+        *((place, value) if vertical else (value, place)),
+        xerr=None if vertical else error,
+        yerr=error if vertical else None,
+        marker=style.marker,
+        color=style.color,
+        markerfacecolor=style.color if filled else "none",
+        elinewidth=width,
+        zorder=4 if filled else 3,
+    )
 
 
 def _accuracy_mark(
     axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
 ) -> None:
+    """With the interval over seeds, or that of the images of one seed. A row without a result gets its remark."""
     spread = outcome.accuracy(column)
     if spread is None:
-        words = outcome.remark()
-        at = {"transform": axes.get_yaxis_transform()} if not vertical else {"transform": axes.get_xaxis_transform()}
-        axes.text(*((place, 0.5) if vertical else (0.5, place)), words, color=MUTED, fontsize=8, ha="center", **at)  # type: ignore[arg-type]
+        x, y = (place, 0.5) if vertical else (0.5, place)
+        transform = axes.get_xaxis_transform() if vertical else axes.get_yaxis_transform()
+        axes.text(x, y, outcome.remark(), color=MUTED, fontsize=8, ha="center", transform=transform)
     elif spread.half is not None:
         ends = (spread.mean - spread.half, spread.mean + spread.half)
         _mark(axes, spread.mean, place, style, ends, vertical=vertical)
@@ -289,13 +288,12 @@ def _name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 def _conditions(outcomes: Sequence[Outcome]) -> str:
     """`100 epochs, 1 seed`: what decides how much an accuracy means."""
-    results = [result for each in outcomes for result in each.results if result["epochs"]]
-    epochs = sorted({result["epochs"] for result in results})
-    seeds = sorted({len(each.results) for each in outcomes if each.results and not each.row.pixels})
+    epochs = {result["epochs"] for each in outcomes for result in each.results if result["epochs"]}
+    seeds = {len(each.trained) for each in outcomes if each.trained}
     texts = [
-        f"{' to '.join(map(str, [ends[0], ends[-1]] if len(ends) > 1 else ends))} {noun}{'' if ends == [1] else 's'}"
-        for ends, noun in ((epochs, "epoch"), (seeds, "seed"))
-        if ends
+        f"{'–'.join(map(str, sorted({min(found), max(found)})))} {noun}{'' if found == {1} else 's'}"
+        for found, noun in ((epochs, "epoch"), (seeds, "seed"))
+        if found
     ]
     return ", ".join(texts)
 

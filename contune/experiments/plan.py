@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import inf, isnan, nan
+from math import inf, nan
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -22,10 +22,11 @@ from contune.errors import UserError
 from contune.eval.measures import TOP1, judged_by
 from contune.files import check_unused, make_folder_of, write_whole
 from contune.recipes import find_recipe
+from contune.report import train_and_report
 from contune.report.statistics import PairedDifference, Spread, paired
 from contune.run import RunFolder
 from contune.settings import split_assignment
-from contune.train.many import Job, run_many
+from contune.train.many import Job, check_parallel, run_many
 from contune.train.monitors import COLLAPSED_RANK
 from contune.train.setup import open_dataset
 
@@ -99,8 +100,6 @@ class Experiment:
     """Sentences under the table, after those made from the results."""
     setting: str = ""
     """In a sweep, what is varied."""
-    is_ordered: bool = True
-    """Whether the values of a sweep have an order, so that lines between them mean something."""
 
     def changed(self, changes: Iterable[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
@@ -160,12 +159,6 @@ class Curve(NamedTuple):
     epochs: list[float]
     values: list[float]
 
-    @property
-    def mean(self) -> float:
-        """Over all of training; nan if nothing was logged."""
-        known = [value for value in self.values if not isnan(value)]
-        return mean(known) if known else nan
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -181,12 +174,14 @@ class Outcome:
     """Why the data set could not be opened, if it could not."""
 
     @property
-    def runs(self) -> tuple[Result, ...]:
-        """The results that count: raw pixels are the same for every seed."""
-        return self.results[:1] if self.row.pixels else self.results
+    def trained(self) -> tuple[Result, ...]:
+        """The results of a row that is about features; raw pixels are not trained."""
+        return () if self.row.pixels else self.results
 
     def scores(self, column: str) -> list[tuple[Result, dict[str, Any]]]:
-        found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in self.runs]
+        """Raw pixels are the same for every seed, and count once."""
+        results = self.results[:1] if self.row.pixels else self.results
+        found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in results]
         return [(result, score) for result, score in found if score is not None]
 
     def by_seed(self, column: str = TOP1) -> dict[int, float]:
@@ -196,9 +191,6 @@ class Outcome:
         """Top-1 %, the mean over seeds with its interval."""
         values = list(self.by_seed(column).values())
         return Spread.of(values) if values else None
-
-    def protocols(self, column: str = TOP1) -> list[str]:
-        return list(dict.fromkeys(score["protocol"] for _, score in self.scores(column)))
 
     def difference(self, other: "Outcome", column: str = TOP1) -> PairedDifference | None:
         """This row minus the other, paired over the seeds that both have."""
@@ -215,14 +207,9 @@ class Outcome:
         alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
         return Curve(epochs, [mean(values) for values in zip(*alike, strict=True)])
 
-    def last_logged(self, metric: str) -> float | None:
-        found = [result["last_logged"][metric] for result in self.runs if metric in result.get("last_logged", {})]
-        return mean(found) if found and not self.row.pixels else None
-
     def collapsed(self) -> list[Result]:
         """Runs whose features ended in almost one direction."""
-        rank_of = {id(r): r.get("last_logged", {}).get("effective_rank", inf) for r in self.runs}
-        return [r for r in self.runs if rank_of[id(r)] < COLLAPSED_RANK and not self.row.pixels]
+        return [r for r in self.trained if r.get("last_logged", {}).get("effective_rank", inf) < COLLAPSED_RANK]
 
     def remark(self) -> str:
         """What a reader of its numbers has to know, in a few words."""
@@ -245,7 +232,7 @@ class Outcome:
 
 def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
     """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
-    return len({protocol for each in outcomes for protocol in each.protocols()}) > 1
+    return len({score["protocol"] for each in outcomes for _, score in each.scores(TOP1)}) > 1
 
 
 def collect(
@@ -299,8 +286,8 @@ def run_missing(
     for seed in seeds:
         for row in experiment.rows:
             if seed not in known.get(row.name, {}):
-                path = folder / row.run_name(seed)
-                jobs.setdefault(path, Job(row.config(experiment.overrides, seed), path, f"{row.title}, seed {seed}"))
+                path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
+                jobs.setdefault(path, Job(config, path, f"{row.title}, seed {seed}", train_and_report))
     finished = {path for path in jobs if RunFolder(path).result_file.exists()}
     data = {job.config.data.name: job.config.data for path, job in jobs.items() if path not in finished}
     absent: dict[str, str] = {}
@@ -314,6 +301,7 @@ def run_missing(
     possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
     if absent and not possible and not known:
         raise UserError(next(iter(absent.values())))
+    check_parallel(parallel)  # before the folder exists
     check_folder(folder, experiment)
     write_about(folder, experiment)
     results = run_many(possible, parallel)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contune.experiments.plan import Row
+from contune.experiments import Outcome, Row
 
 REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
 PIXELS_LINEAR, PIXELS_KNN = 93.99, 94.99
@@ -18,10 +18,8 @@ def made_up_result(
     numbers = {"linear-fast": linear, "knn": knn, "pixels-linear-fast": PIXELS_LINEAR, "pixels-knn": PIXELS_KNN}
     measures = [measure | {"top1": numbers[measure["name"]]} for measure in result["measures"]]
     if config.method.name == "cross-entropy":
-        own = "the classifier trained with the encoder, cross-entropy, last epoch"
-        measures.append(
-            measures[0] | {"name": "classifier", "top1": changes.pop("classifier", linear), "protocol": own}
-        )
+        own = {"name": "classifier", "top1": changes.pop("classifier", linear), "protocol": "its own classifier"}
+        measures.append(measures[0] | own)
     return (
         result
         | {"config": config.to_dict(), "seed": seed, "epochs": config.optim.epochs, "seconds": 30.0}
@@ -30,9 +28,14 @@ def made_up_result(
     )
 
 
+def made_up_outcome(row: Row, *linear: float, **changes: Any) -> Outcome:
+    """A result for each accuracy, with seeds 0, 1, …"""
+    return Outcome(row, tuple(made_up_result(row, seed, linear=x, **changes) for seed, x in enumerate(linear)))
+
+
 def write_run(folder: Path, row: Row, seed: int = 0, *, overrides: tuple[str, ...] = (), **numbers: Any) -> Path:
     """A run folder with a config and a result in it."""
-    run = folder / row.folder(seed)
+    run = folder / row.run_name(seed)
     run.mkdir(parents=True)
     row.config(overrides, seed).save(run / "config.json")
     result = made_up_result(row, seed, overrides=overrides, **numbers)

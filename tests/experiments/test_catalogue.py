@@ -1,0 +1,137 @@
+"""The paper's experiments: which runs they have, with which settings, beside which numbers."""
+
+from typing import Any
+
+import pytest
+
+from contune.config import Config
+from contune.errors import UserError
+from contune.experiments import EXPERIMENTS, Row, find_experiment
+from contune.experiments.figures import FIGURES
+from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL
+from contune.experiments.tables import TABLES
+
+NUM_ROWS = {
+    "table1": 12, "table1-digits": 6, "table1-250": 8, "table1-250-digits": 4, "fig-batch": 12, "fig-batch-digits": 8,
+    "fig-encoder": 8, "fig-encoder-digits": 4, "fig-projector": 12, "fig-projector-digits": 8, "fig-augment": 4,
+    "fig-augment-digits": 4, "fig-k1": 9, "fig-k1-digits": 6, "fig-k2": 3, "fig-k2-digits": 3, "ci": 3, "ci-digits": 3,
+    "ssl-cifar10": 13, "ssl-cifar100": 13, "ssl-imagenet100": 13, "ssl-digits": 14,
+}  # fmt: skip
+
+
+def configs(name: str, *changes: str) -> dict[tuple[str, str], Config]:
+    """By method and place."""
+    experiment = find_experiment(name).changed(changes)
+    return {(row.method, row.at): row.config(experiment.overrides, 0) for row in experiment.rows}
+
+
+def row(name: str, title: str) -> Row:
+    return next(row for row in find_experiment(name).rows if row.title == title)
+
+
+def knobs(config: Config) -> dict[str, Any]:
+    return config.to_dict()["method"]
+
+
+def views(config: Config) -> int:
+    return config.optim.batch_images * config.augment.views
+
+
+def test_all_experiments_are_here() -> None:
+    assert {name: len(experiment.rows) for name, experiment in EXPERIMENTS.items()} == NUM_ROWS
+    with pytest.raises(UserError, match="ssl-cifar10"):
+        find_experiment("ssl-cifar")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_complete(name: str) -> None:
+    experiment = find_experiment(name)
+    assert experiment.title
+    assert experiment.summary.endswith(".")
+    assert experiment.layout in TABLES
+    assert experiment.layout in FIGURES
+    assert len({row.title for row in experiment.rows}) == len(experiment.rows)
+    by_name: dict[str, set[str]] = {}
+    for each in experiment.rows:
+        config = each.config(experiment.overrides, seed=3)
+        by_name.setdefault(each.run_name(3), set()).add(config.fingerprint())
+        if name.endswith("-digits"):
+            assert config.data.name == "digits"
+    assert all(len(fingerprints) == 1 for fingerprints in by_name.values()), "rows of one name share their runs"
+    if name.endswith("-digits") and name != "ssl-digits":  # a CPU does it in minutes
+        assert sum(config.optim.epochs for config in configs(name).values()) <= 240
+
+
+def test_table_1_is_the_papers_with_the_recipes_of_each_data_set() -> None:
+    found = configs("table1")
+    assert {config.data.name for config in found.values()} == {"cifar10", "cifar100", "fmnist", "imagenet100"}
+    assert found[CROSS_ENTROPY, "CIFAR-100"].optim.epochs == 150
+    assert found[TCL, "CIFAR-100"].optim.epochs == 100
+    assert row("table1", "TCL, CIFAR-100").reported == {PAPER: 79.8}
+    assert configs("table1-250")[TCL, "CIFAR-100"].optim.epochs == 200
+    classes = configs("table1", "data.classes=list.txt").values()
+    assert {config.data.name for config in classes if config.data.classes} == {"imagenet100"}
+
+
+def test_table_1_on_digits_trains_longer_on_fewer_images() -> None:
+    assert {key[1]: config.optim.epochs for key, config in configs("table1-digits").items()} == {
+        "898 digits": 20, "a fifth of them": 40,
+    }  # fmt: skip
+    assert {config.optim.epochs for config in configs("table1-digits", "optim.epochs=1").values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("size", "lr", "k1"),
+    [(32, 8e-3, 5000), (64, 9e-3, 7500), (128, 0.1, 5000), (256, 0.2, 4000), (512, 0.5, 4000), (1024, 1.0, 4000)],
+)
+def test_batch_sizes_are_those_of_appendix_b2(size: int, lr: float, k1: float) -> None:
+    found = configs("fig-batch")
+    for method in (SUPCON, TCL):
+        config = found[method, str(size)]
+        assert (views(config), config.optim.lr, config.model.encoder) == (size, lr, "resnet50")
+    assert (knobs(found[TCL, str(size)])["k1"], knobs(found[TCL, str(size)])["k2"]) == (k1, 1.0)
+    papers = {row.title: row.reported for row in find_experiment("fig-batch").rows if row.reported}
+    assert papers == {"SupCon, 256": {PAPER: 79.1}, "TCL, 256": {PAPER: 79.8}}
+
+
+def test_encoders_embeddings_and_augmentations_are_those_of_appendix_b2() -> None:
+    encoders = configs("fig-encoder")
+    assert {config.model.encoder: (config.optim.lr, views(config)) for config in encoders.values()} == {
+        "resnet18": (0.1, 128), "resnet34": (0.1, 128), "resnet50": (0.1, 128), "resnet101": (0.09, 128),
+    }  # fmt: skip
+    sizes = configs("fig-projector")
+    assert [knobs(sizes[key])["projector_dim"] for key in sizes if key[0] == TCL] == [64, 128, 256, 512, 1024, 2048]
+    augmentations = configs("fig-augment")
+    strong, weak = augmentations[TCL, "AutoAugment"], augmentations[TCL, "SimAugment"]
+    assert (strong.optim.epochs, weak.optim.epochs) == (100, 200)
+    assert (strong.augment.policy, weak.augment.policy) == ("autoaugment", "simaugment-supervised")
+    assert [(knobs(config)["k1"], knobs(config)["k2"]) for config in (strong, weak)] == [(5000, 1), (5000, 1.2)]
+
+
+def test_k1_and_k2_are_those_of_section_4() -> None:
+    k1, k2 = configs("fig-k1"), configs("fig-k2")
+    assert [knobs(k1[key])["k1"] for key in k1 if key[0] == TCL] == [10, 100, 1000, 2000, 4000, 8000, 20000, 50000]
+    assert [(knobs(k2[key])["k1"], knobs(k2[key])["k2"]) for key in k2 if key[0] == TCL] == [(50000, 1), (50000, 3)]
+    assert [each.reported for each in find_experiment("fig-k2").rows[1:]] == [{PAPER: 71.8}, {PAPER: 76.2}]
+    assert row("fig-k1", "TCL, k1 = 50000").reported == {PAPER: 71.8}
+
+
+def test_many_seeds_have_the_intervals_of_appendix_b1() -> None:
+    experiment = find_experiment("ci")
+    assert (experiment.num_seeds, find_experiment("ci-digits").num_seeds) == (5, 5)
+    assert {config.model.encoder for config in configs("ci").values()} == {"resnet18"}
+    assert [(each.reported, each.reported_half) for each in experiment.rows] == [
+        ({}, None), ({PAPER: 74.79}, 0.23), ({PAPER: 75.72}, 0.16),
+    ]  # fmt: skip
+    same = configs("fig-k1", "model.encoder=resnet18")[TCL, "k1 = 4000"]
+    assert configs("ci")[TCL, ""].fingerprint() == same.fingerprint(), "these runs are shared"
+
+
+def test_self_supervised_methods_are_compared_with_an_untrained_encoder() -> None:
+    digits, cifar100 = find_experiment("ssl-digits"), find_experiment("ssl-cifar100")
+    assert [each.title for each in digits.rows if each.is_baseline] == ["Random encoder", "Raw pixels"]
+    assert {each.config(cifar100.overrides, 0).optim.epochs for each in cifar100.rows} == {0, 100}
+    assert row("ssl-cifar100", "BYOL").reported == {"paper, 1000 epochs": 70.2, "solo-learn, 1000 epochs": 70.46}
+    longer = cifar100.changed(["optim.epochs=1000"])
+    assert longer.rows[0].reported == cifar100.rows[0].reported, "these numbers say which epochs they had"
+    assert "Random encoder keeps its own optim.epochs" in longer.notes[-1]

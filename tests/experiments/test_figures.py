@@ -1,0 +1,72 @@
+"""Every kind of figure, drawn once from made-up results."""
+
+import pytest
+from made_up import made_up_outcome
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from contune.experiments import Outcome, find_experiment
+from contune.experiments.figures import make_figure
+from contune.report.style import METHOD_STYLES
+
+CURVES = {
+    "epoch": [0.5, 1.0, 1.5],
+    **{f"{prefix}{sign}_gradient": [0.3, None, 0.1] for prefix in ("", "supcon_") for sign in ("positive", "negative")},
+}
+
+
+def words(figure: Figure) -> set[str]:
+    return {text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
+
+
+def drawn(name: str, *linear: float) -> Figure:
+    """Each row with these accuracies, the last one without a run."""
+    experiment = find_experiment(name)
+    *rows, last = experiment.rows
+    outcomes = [made_up_outcome(row, *linear, curves=CURVES) for row in rows]
+    return make_figure(experiment, [*outcomes, Outcome(last, num_missing=1)])
+
+
+@pytest.mark.parametrize(
+    ("name", "num_panels", "shown"),
+    [
+        ("ssl-digits", 1, {"linear probe", "kNN", "BYOL", "random encoder, linear", "Raw pixels (not run yet)"}),
+        ("table1", 4, {"Cross-entropy", "SupCon", "TCL", "CIFAR-10", "ImageNet-100", "open: the paper"}),
+        ("fig-batch", 1, {"SupCon", "TCL", "batch size", "1024", "open: the paper"}),
+        ("fig-augment-digits", 1, {"strong", "weak", "augmentation"}),
+        ("ci", 2, {"SupCon − Cross-entropy", "SupCon − Cross-entropy, fast probe", "paired difference, points"}),
+        ("fig-k1", 3, {"TCL, k1 = 20,000", "SupCon", "k1", "against SupCon's formula on the same batches"}),
+        ("fig-k2", 3, {"TCL, k2 = 1", "mean gradient from negatives", "top-1 accuracy, %"}),
+    ],
+)
+def test_a_figure_names_what_it_shows(name: str, num_panels: int, shown: set[str]) -> None:
+    figure = drawn(name, 90.0, 92.0)
+    panels = [axes for axes in figure.axes if axes.lines or axes.containers]
+    assert len(panels) == num_panels
+    assert {find_experiment(name).title, "95 % interval over seeds", *shown} <= words(figure)
+
+
+@pytest.mark.parametrize("name", ["ssl-digits", "table1-digits", "fig-encoder", "ci-digits", "fig-k1-digits"])
+def test_one_seed_is_drawn_with_the_interval_of_its_images(name: str) -> None:
+    assert "one seed: 95 % interval of its test images" in words(drawn(name, 90.0))
+
+
+@pytest.mark.parametrize("name", ["ssl-digits", "table1", "fig-batch", "ci", "fig-k1", "fig-k2"])
+def test_without_any_result_there_is_still_a_figure(name: str) -> None:
+    experiment = find_experiment(name)
+    make_figure(experiment, [Outcome(row, num_missing=1) for row in experiment.rows])
+
+
+def test_a_method_has_its_color_and_marker_and_the_papers_numbers_are_open() -> None:
+    lines = [line for container in drawn("ci", 90.0, 92.0).axes[0].containers for line in container.lines[:1]]
+    supcon = METHOD_STYLES["supcon"]
+    own, paper = (
+        next(
+            line
+            for line in lines
+            if line.get_color() == supcon.color and (line.get_markerfacecolor() == "none") == is_open
+        )
+        for is_open in (False, True)
+    )
+    assert own.get_marker() == paper.get_marker() == supcon.marker
+    assert [float(line.get_xdata()[0]) for line in (own, paper)] == [91.0, 74.79]

@@ -1,0 +1,242 @@
+"""Doing an experiment: which runs there are, which are missing, and where they go."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PLAIN, contune, read_json
+from made_up import made_up_outcome, made_up_result, write_run
+
+from contune.errors import UserError
+from contune.experiments import EXPERIMENTS, Experiment, Outcome, Row, find_experiment, plan, read_saved, saved_folders
+from contune.experiments.plan import ABOUT, collect, default_folder, match, read_results, save
+from contune.train import many
+from contune.train.signals import Stopped
+
+RESULTS = Path(__file__).parent.parent.parent / "results"
+TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
+DRAWN = {"table.md", "figure.png", "figure.svg", ABOUT}
+SIMCLR = Row(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
+RANDOM = Row(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
+RAW = Row(title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, name="random", pixels=True, is_baseline=True)
+BROKEN = Row(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
+SMALL = Experiment(title="A small one", summary="", name="small", rows=(SIMCLR, RANDOM, RAW))
+K1 = find_experiment("fig-k1-digits")
+
+
+@pytest.fixture
+def no_runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Instead of running, every job fails; the names of the jobs."""
+    asked: list[str] = []
+
+    def pretend(jobs: Sequence[many.Job], parallel: int | None) -> list[dict[str, Any]]:
+        asked.extend(job.folder.name for job in jobs)
+        return [{"error": "not today"} for _ in jobs]
+
+    monkeypatch.setattr(plan, "run_many", pretend)
+    return asked
+
+
+def k1_outcomes(*overrides: str, num_seeds: int = 1) -> list[Outcome]:
+    settings = (*K1.overrides, *overrides)
+    return [made_up_outcome(row, *[90.0 + n] * num_seeds, overrides=settings) for n, row in enumerate(K1.rows)]
+
+
+def seeds_of(outcomes: Sequence[Outcome]) -> list[list[int]]:
+    return [[result["seed"] for result in outcome.results] for outcome in outcomes]
+
+
+def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End to end, in processes of its own; one run fails, and the others are not lost."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, BROKEN, RANDOM, RAW)))
+    folder = tmp_path / "small"
+    done = contune("experiment", "small", *TINY, "--out", folder, "--parallel", "2", "--save", tmp_path / "saved")
+    assert done.code == 2, "one failed"
+    assert f"results  {tmp_path}/saved: 2 new" in done.out
+    assert {path.name for path in folder.iterdir()} == {*DRAWN, "simclr-seed0", "random-seed0"}
+    rows = (folder / "table.md").read_text().splitlines()[4:]
+    result = read_json(folder / "simclr-seed0" / "result.json")
+    assert rows[0].startswith(f"| SimCLR | **{result['linear_top1']:.2f}** |")
+    assert "failed" in rows[1]
+    assert rows[2].startswith("| Random | ")
+    assert "Broken, seed 0: optim.batch_images=500" in (folder / "table.md").read_text()
+    monkeypatch.setattr(many, "_Run", None)  # nothing may be started from here on
+    monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
+    again = contune("experiment", "small", *TINY, "--out", folder)
+    assert again.code == 0, again.err
+    saved = contune("experiment", "small", "--from", tmp_path / "saved", "--draw", "--out", tmp_path / "drawn")
+    assert saved.code == 0, saved.err
+    assert f"{result['linear_top1']:.2f}" in saved.out
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == DRAWN
+
+
+@pytest.mark.parametrize("source", [*saved_folders(RESULTS), RESULTS], ids=lambda source: source.name)
+def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tmp_path: Path) -> None:
+    folder = RESULTS / "fig-k1" if source == RESULTS else source
+    done = contune("experiment", folder.name, "--from", source, "--draw", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert "not run yet" not in done.out
+    assert {path.name for path in (tmp_path / "out").iterdir()} == DRAWN
+    assert read_json(tmp_path / "out" / ABOUT) == read_json(folder / ABOUT)
+    shown = {outcome.row.run_name(r["seed"]) for outcome in read_saved(folder)[1] for r in outcome.results}
+    assert {path.stem for path in folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
+
+
+def test_only_missing_runs_are_done_and_only_new_ones_saved(tmp_path: Path, no_runs: list[str]) -> None:
+    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some")
+    write_run(tmp_path / "out", K1.rows[4], overrides=K1.overrides, linear=77.0)
+    new = tmp_path / "results" / "fig-k1-digits"
+    done = contune("experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--save", new)
+    assert done.code == 2, "the last run failed"
+    assert no_runs == ["tcl-k1-2000-seed0", "tcl-k1-5000-seed0"], "one of them is reused by run_many"
+    assert "93.00" in done.out
+    assert (tmp_path / "out" / "table.md").exists()
+    drawn = contune(
+        "experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--draw", "--save", new
+    )
+    assert "77.00" in drawn.out
+    assert {path.name for path in new.iterdir()} == {ABOUT, "tcl-k1-2000-seed0.json"}
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, Stopped])
+def test_a_stop_draws_what_there_is(end: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise end
+
+    monkeypatch.setattr(plan, "run_many", stop)
+    monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
+    write_run(tmp_path, SIMCLR, linear=95.5)
+    contune("experiment", "small", "--out", tmp_path)
+    assert "95.50" in (tmp_path / "table.md").read_text()
+    assert "not run yet" in (tmp_path / "table.md").read_text()
+
+
+def test_runs_are_done_seed_by_seed_and_shared_by_rows_of_one_name(tmp_path: Path, no_runs: list[str]) -> None:
+    plan.run_missing(SMALL, tmp_path, [0, 4], {"simclr": {4: {}}}, None)
+    assert no_runs == ["simclr-seed0", "random-seed0", "random-seed4"]
+
+
+def test_data_that_is_not_on_this_disk_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_runs: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONTUNE_DATA", raising=False)
+    far = Row(title="Far", recipe="cifar10-supcon", name="far")
+    errors, absent = plan.run_missing(
+        Experiment(title="", summary="", rows=(SIMCLR, far)), tmp_path / "a", [0], {}, None
+    )
+    assert no_runs == ["simclr-seed0"]
+    assert list(absent) == ["cifar10"]
+    assert list(errors.values()) == ["not today"]
+    with pytest.raises(UserError, match="cifar10"):
+        plan.run_missing(Experiment(title="", summary="", rows=(far,)), tmp_path / "b", [0], {}, None)
+    assert not (tmp_path / "b").exists()
+
+
+def test_results_go_to_the_rows_whose_settings_they_have() -> None:
+    results = [made_up_result(row, seed) for row in (SIMCLR, RANDOM) for seed in (3, 1)]
+    elsewhere = made_up_result(SIMCLR, 2)
+    elsewhere["config"]["data"]["path"], elsewhere["config"]["run"]["device"] = "there", "cuda"
+    stranger, future = made_up_result(SIMCLR, 0, overrides=("optim.lr=0.9",)), made_up_result(SIMCLR, 7)
+    future["config"]["data"]["from_the_future"] = 1
+    known = match(SMALL, [*results, elsewhere, stranger, future])
+    assert {name: list(found) for name, found in known.items()} == {"simclr": [1, 2, 3], "random": [1, 3]}
+    assert seeds_of(collect(SMALL, Path("nowhere"), known=known)) == [[1, 2, 3], [1, 3], [1, 3]]
+    assert list(match(SMALL.changed(["optim.lr=0.9"]), [stranger])["simclr"]) == [0]
+
+
+def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> None:
+    for seed in range(4):
+        write_run(tmp_path, SIMCLR, seed=seed)
+    damaged, other = tmp_path / "simclr-seed1" / "result.json", tmp_path / "simclr-seed2" / "config.json"
+    damaged.write_text(damaged.read_text()[:50])
+    other.write_text(other.read_text().replace('"epochs": 40', '"epochs": 41'))
+    (tmp_path / "simclr-seed3" / "result.json").unlink()
+    outcome, random, _ = collect(SMALL, tmp_path, seeds=[0, 1, 2, 3])
+    assert seeds_of([outcome]) == [[0]]
+    assert [failure[:7] for failure in outcome.failures] == ["seed 1:", "seed 2:"]
+    assert (outcome.num_missing, random.num_missing) == (1, 4)
+    assert outcome.remark() == "2 of 4 failed, 1 of 4 not run yet"
+
+
+def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path: Path) -> None:
+    changed = K1.changed(["optim.epochs=9", "run.device=cpu"])
+    first, *others = k1_outcomes("optim.epochs=9")
+    assert save(changed, others, tmp_path / "longer") == 5
+    assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
+    (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
+    (tmp_path / "twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    assert saved_folders(tmp_path) == [tmp_path / "longer"]
+    experiment, outcomes = read_saved(tmp_path / "longer")
+    assert seeds_of(outcomes) == [[0]] * 6
+    assert "note" not in outcomes[1].results[0], "of two the experiment's own counts"
+    assert "Settings changed for all runs: optim.epochs=9." in experiment.notes
+    with pytest.raises(UserError, match="not a folder"):
+        read_results(tmp_path / "nowhere")
+
+
+def test_a_saved_curve_is_one_line_and_nothing_else_changes(tmp_path: Path) -> None:
+    result = made_up_result(K1.rows[0], curves={"epoch": [0.5, 1.0], "loss": [4.5, None]}, note="with [1,  2 ]")
+    save(K1, [Outcome(K1.rows[0], (result,))], tmp_path)
+    text = (tmp_path / "supcon-seed0.json").read_text()
+    assert '"loss": [4.5, null]' in text
+    assert json.loads(text) == json.loads(json.dumps(result))
+
+
+def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:
+    table1 = find_experiment("table1")
+    same, other = table1.changed(["data.path=here", "run.device=cpu"]), table1.changed(["optim.lr=0.1"])
+    assert default_folder(same) == Path("runs/experiments/table1")
+    assert default_folder(other).name.startswith("table1-")
+    assert default_folder(other) != default_folder(table1.changed(["optim.lr=0.2"]))
+    assert all(row.reported for row in same.rows)
+    assert not any(row.reported for row in other.rows)
+    assert SIMCLR.config(["method.projector_hidden=64"], seed=0).to_dict()["method"]["projector_hidden"] == 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("ssl-digit",), "ssl-digits"),
+        (("ci-digits", "--from", "nowhere"), "not a folder"),
+        (("ssl-digits", "optim.epoch=3"), "optim.epochs"),
+        (("ssl-digits", "epochs"), "KEY=VALUE"),
+        (("ssl-digits", "--seeds", "0"), "--seeds"),
+        (("ssl-digits", "--seeds", "20261116"), "--seeds"),
+        (("ssl-digits", "--parallel", "0"), "parallel"),
+        (("ssl-digits", "--draw"), "no finished run"),
+        (("ssl-digits", "run.seed=3"), "run.seed"),
+        (("fig-batch", "optim.lr=5"), "differ"),
+        (("fig-k1-digits", "method.k1=5"), "method.k1"),
+        (("optim.epochs=3",), "name an experiment"),
+        (("ci-digits", "--out", "file"), "is a file"),
+        (("ci-digits", "--out", "full"), "not empty"),
+        (("ssl-digits", "--draw", "--out", "other"), "holds the experiment"),
+        (("ci-digits", "optim.lr=3", "--out", "other"), "holds the experiment"),
+    ],
+)
+def test_bad_input(
+    arguments: tuple[str, ...], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_runs: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan.write_about(tmp_path / "other", find_experiment("ci-digits"))
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("years of work")
+    before = sorted(tmp_path.rglob("*"))
+    done = contune("experiment", *arguments)
+    assert done.code == 2
+    assert word in done.err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert no_runs == []
+
+
+def test_without_a_name_the_experiments_are_listed() -> None:
+    done = contune("experiment")
+    assert done.code == 0
+    assert all(name in done.out for name in EXPERIMENTS)

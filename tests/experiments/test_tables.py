@@ -1,0 +1,161 @@
+"""Tables from made-up results, with differences computed by hand."""
+
+import pytest
+from made_up import PIXELS_LINEAR, made_up_outcome, made_up_result
+from scipy.stats import ttest_rel  # type: ignore[import-untyped]  # without stubs
+
+from contune.experiments import Outcome, find_experiment
+from contune.experiments.plan import PAPER, Experiment, Row
+from contune.experiments.tables import Cell, Table, make_table, p_text
+
+ROWS = {row.title: row for row in find_experiment("table1").rows}
+GRID = Experiment(title="A title", summary="", rows=(), layout="grid")
+ENTROPY, SUPCON, TCL = (ROWS[f"{method}, CIFAR-10"] for method in ("Cross-entropy", "SupCon", "TCL"))
+
+
+def texts(table: Table) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+def grid(*outcomes: Outcome) -> Table:
+    return make_table(GRID, outcomes)
+
+
+def test_markdown_aligns_numbers_and_marks_the_best() -> None:
+    rows = ((Cell("TCL"), Cell("1", bold=True), Cell("fine")),)
+    table = Table(title="", columns=("method", "top-1 %", "remark"), rows=rows, notes=("A note.",))
+    assert table.markdown() == (
+        "| method | top-1 % | remark |\n| --- | ---: | --- |\n| TCL | **1** | fine |\n\n- A note.\n"
+    )
+
+
+def test_methods_by_data_sets_with_the_papers_numbers() -> None:
+    other = [ROWS["SupCon, CIFAR-100"], ROWS["TCL, CIFAR-100"]]
+    table = grid(
+        made_up_outcome(ENTROPY, 94.0),
+        made_up_outcome(SUPCON, 95.0),
+        made_up_outcome(TCL, 97.0),
+        made_up_outcome(other[0], 71.0),
+        made_up_outcome(other[1], 70.5),
+    )
+    assert table.columns == ("method", "CIFAR-10", PAPER, "CIFAR-100", PAPER)
+    assert texts(table) == [
+        ["Cross-entropy", "94.00", "95.0", "–", "–"],
+        ["SupCon", "95.00", "96.3", "71.00", "79.1"],
+        ["TCL", "97.00", "96.4", "70.50", "79.8"],
+        ["SupCon − Cross-entropy", "+1.00", "+1.3", "–", "–"],
+        ["TCL − SupCon", "+2.00", "+0.1", "−0.50", "+0.7"],
+    ]
+    assert [cell.text for row in table.rows for cell in row if cell.bold] == ["71.00", "97.00"]
+
+
+def test_differences_are_paired_and_empty_for_other_seeds() -> None:
+    first, second = made_up_outcome(SUPCON, 90.0, 80.0, 70.0), made_up_outcome(TCL, 91.0, 81.5, 72.0)
+    # +1, +1.5 and +2: mean 1.5, standard deviation 0.5; Student's t of two degrees is 4.303; 4.303 · 0.5 / √3 = 1.24.
+    assert texts(grid(first, second))[-1][1] == "+1.50 ± 1.24"
+    fewer = Outcome(TCL, second.results[:2])
+    assert texts(grid(first, fewer))[-1][1] == "–"
+    found = fewer.difference(first)
+    assert found is not None
+    assert (found.mean, found.num) == (pytest.approx(1.25), 2)
+
+
+def test_a_row_that_has_only_one_of_five_seeds_is_not_compared_with_their_mean() -> None:
+    supcon, *tuned = find_experiment("fig-k1-digits").rows
+    outcomes = [
+        made_up_outcome(supcon, 90.0, 92.0),
+        made_up_outcome(tuned[0], 95.0),
+        made_up_outcome(tuned[1], 91.0, 93.0),
+    ]
+    table = make_table(find_experiment("fig-k1-digits"), outcomes)
+    assert [row[1:4] for row in texts(table)] == [
+        ["91.00 ± 12.71", "2", "–"], ["95.00", "1", "–"], ["92.00 ± 12.71", "2", "+1.00 ± 0.00"],
+    ]  # fmt: skip
+
+
+def test_gradients_are_means_over_training_beside_supcons() -> None:
+    experiment = find_experiment("fig-k2-digits")
+    curves = {"epoch": [1, 2], "positive_gradient": [0.2, 0.4], "supcon_positive_gradient": [0.1, None]}
+    own = {"epoch": [1, 2], "positive_gradient": [0.5, 0.7], "theorem1_share": [0.5, 1.0]}
+    outcomes = [
+        made_up_outcome(experiment.rows[0], 90.0, curves=own),
+        made_up_outcome(experiment.rows[1], 91.0, curves=curves),
+        Outcome(experiment.rows[2], num_missing=1),
+    ]
+    table = make_table(experiment, outcomes)
+    assert [row[4:] for row in texts(table)] == [["0.6", "–", "75"], ["0.3", "0.1", "–"], ["–", "–", "–"]]
+    assert texts(table)[2][1] == "not run yet"
+
+
+def test_cross_entropy_counts_by_its_own_classifier() -> None:
+    table = grid(made_up_outcome(ENTROPY, 94.0, classifier=93.0), made_up_outcome(TCL, 97.0))
+    assert texts(table)[0][1] == "93.00"
+    assert any("its own classifier (Cross-entropy" in note for note in table.notes)
+
+
+def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
+    some = Outcome(TCL, made_up_outcome(TCL, 95.0).results, num_missing=1)
+    failed = Outcome(SUPCON, failures=("seed 0: no room.",))
+    gone = Outcome(ROWS["TCL, CIFAR-100"], num_missing=1, absent="cifar100 is not on this disk")
+    table = grid(failed, some, gone)
+    assert texts(table)[:2] == [["SupCon", "failed", "96.3"], ["TCL", "95.00 (1 of 2 not run yet)", "96.4"]]
+    assert "Left out: CIFAR-100; cifar100 is not on this disk." in table.notes
+    assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
+
+
+def test_notes_say_where_runs_differ_in_more_than_the_method() -> None:
+    supcon = made_up_outcome(SUPCON, 95.0, epochs=3, git_revision="0123456789ab")
+    notes = grid(supcon, made_up_outcome(TCL, 96.0, 97.0, git_revision="fedcba987654")).notes
+    assert "epochs of training: 3 (SupCon, CIFAR-10), 100 (TCL, CIFAR-10)." in notes
+    assert "revision of contune: 0123456789ab (SupCon, CIFAR-10), fedcba987654 (TCL, CIFAR-10)." in notes
+    assert any("standard error of 0.7" in note for note in notes), "√(95 · 5 / 899) of the row with one seed"
+
+
+def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
+    experiment = find_experiment("ci")
+    values = {
+        "Cross-entropy": [70.0, 71.0, 69.5, 70.2], "SupCon": [74.5, 75.5, 74.7, 74.2], "TCL": [75.1, 75.9, 75.6, 74.9],
+    }  # fmt: skip
+    outcomes = [
+        Outcome(row, tuple(made_up_result(row, seed, linear=x, knn=x - 1) for seed, x in enumerate(values[row.method])))
+        for row in experiment.rows
+    ]
+    table = make_table(experiment, outcomes)
+    assert table.columns == ("", "top-1 %", "fast probe %", "kNN %", "seeds", "p", PAPER)
+    cells = {row[0]: row[1:] for row in texts(table)}
+    assert cells["TCL"] == ["75.38 ± 0.73", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–", "75.72 ± 0.16"]
+    for upper, lower in (("SupCon", "Cross-entropy"), ("TCL", "Cross-entropy"), ("TCL", "SupCon")):
+        test = ttest_rel(values[upper], values[lower])
+        low, high = test.confidence_interval(0.95)
+        row = cells[f"{upper} − {lower}"]
+        assert row[0] == f"{(low + high) / 2:+.2f} ± {(high - low) / 2:.2f}"
+        assert row[3:5] == ["4", p_text(float(test.pvalue))]
+    assert cells["TCL − SupCon"][5] == "+0.93"
+    assert [p_text(p) for p in (None, 0.0, 0.012345, 1.0)] == ["–", "< 0.0001", "0.012", "1"]
+    alike = make_table(experiment, outcomes[1:])
+    assert "fast probe %" not in alike.columns, "both have the same protocol"
+
+
+def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None:
+    experiment = find_experiment("ssl-digits")
+    simclr = next(row for row in experiment.rows if row.name == "simclr")
+    random, pixels = experiment.rows[-2:]
+    byol = Row(title="BYOL", recipe="digits-byol", name="byol", reported={"paper": 92.6})
+    outcomes = [
+        made_up_outcome(random, 60.0),
+        made_up_outcome(pixels, 60.0, 61.0),
+        made_up_outcome(simclr, 95.0, 96.0, knn=91.0),
+        made_up_outcome(byol, 97.0, rank=1.2),
+    ]
+    table = make_table(experiment, outcomes)
+    assert table.columns == (
+        "method", "linear %", "vs raw pixels", "kNN %", "epochs", "views", "seeds", "paper", "training", "remark",
+    )  # fmt: skip
+    assert texts(table) == [
+        ["SimCLR", "95.50 ± 6.35", "+1.51", "91.00 ± 0.00", "40", "2", "2", "–", "30 s", "–"],
+        ["BYOL", "97.00", "+3.01", "80.00", "40", "2", "1", "92.6", "30 s", "collapsed"],
+        ["Random encoder", "60.00", "−33.99", "80.00", "0", "–", "1", "–", "30 s", "–"],
+        ["Raw pixels", f"{PIXELS_LINEAR}", "–", "94.99", "–", "–", "–", "–", "–", "–"],
+    ]
+    assert [[cell.text for cell in row if cell.bold] for row in table.rows[:2]] == [["91.00 ± 0.00"], ["97.00"]]
+    assert any("effective rank of 1.20" in note for note in table.notes)
