@@ -24,14 +24,11 @@ def test_every_recipe_comes_back_from_its_file(recipe: str, tmp_path: Path) -> N
     [
         ("optim.epochs=7", 7),
         ("optim.lr=1e-3", 1e-3),
-        ("optim.lr=2", 2.0),
         ("eval.online=yes", True),
         ("eval.online=OFF", False),
         ("data.path=a folder/with=signs", "a folder/with=signs"),
         ("data.path=none", None),
-        ("data.image_size=64", 64),
         ("data.image_size=", None),
-        ("model.encoder=resnet18", "resnet18"),
         ("augment.per_view=none, digits scale=0.9", ("none", "digits scale=0.9")),
         ("method.k1=12", 12.0),
         ("method.supervised=false", False),
@@ -47,15 +44,9 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
     assert type(found) is type(value)
 
 
-def test_the_method_comes_first_wherever_it_stands() -> None:
-    config = Config().override(["method.temperature=0.5", "method.name=simclr"])
-    assert config.method.name == "simclr"
-    assert config.to_dict()["method"] == {
-        "name": "simclr", "projector_hidden": 2048, "projector_dim": 256, "temperature": 0.5,
-    }  # fmt: skip
-
-
-def test_the_same_method_again_keeps_its_knobs() -> None:
+def test_the_method_comes_first_and_brings_its_settings() -> None:
+    simclr = Config().override(["method.temperature=0.5", "method.name=simclr"]).to_dict()["method"]
+    assert simclr == {"name": "simclr", "projector_hidden": 2048, "projector_dim": 256, "temperature": 0.5}
     config = Config().override(["method.k1=3"]).override(["method.name=tcl"])
     assert config.to_dict()["method"]["k1"] == 3.0
     assert config.override(["method.name=supcon"]).override(["method.name=tcl"]).to_dict()["method"]["k1"] == 5000.0
@@ -67,7 +58,6 @@ def test_the_same_method_again_keeps_its_knobs() -> None:
         ("optim.epoch=3", "did you mean optim.epochs"),
         ("epochs=3", "did you mean optim.epochs"),
         ("method.margin=1", "method.margin"),
-        ("method.settings=1", "method.settings"),
         ("method.name=supcom", "did you mean supcon"),
         ("optim.name=sdg", "did you mean sgd"),
         ("data.channels=2", "choose from 1, 3"),
@@ -80,7 +70,6 @@ def test_the_same_method_again_keeps_its_knobs() -> None:
         ("data.val_fraction=-0.1", "0 or more"),
         ("augment.per_view=none", "augment.views=2"),
         ("optim.epochs", "KEY=VALUE"),
-        ("=3", "KEY=VALUE"),
     ],
 )
 def test_bad_settings(assignment: str, words: str) -> None:
@@ -91,14 +80,9 @@ def test_bad_settings(assignment: str, words: str) -> None:
 def test_the_fingerprint_stands_for_what_is_computed() -> None:
     plain = Config().fingerprint()
     assert len(plain) == 8
-    changed = {
-        "run.device": "cpu", "run.log_every": "3", "run.checkpoint_seconds": "1", "run.tensorboard": "false",
-        "run.report": "false", "data.workers": "0", "data.resident_gib": "0", "run.engine": "eager",
-        "run.autotune": "false", "run.gradients": "false", "run.on_nan": "skip",
-    }  # fmt: skip
-    assert set(MACHINE_SETTINGS) <= changed.keys()
-    for key in MACHINE_SETTINGS:
-        assert Config().override([f"{key}={changed[key]}"]).fingerprint() == plain, key
+    for assignment in ("run.device=cpu", "run.log_every=3", "run.report=false", "data.workers=0", "run.engine=eager"):
+        assert assignment.partition("=")[0] in MACHINE_SETTINGS
+        assert Config().override([assignment]).fingerprint() == plain, assignment
     for assignment in ("run.seed=1", "optim.lr=0.3", "method.k1=1", "method.name=supcon", "data.image_size=9"):
         assert Config().override([assignment]).fingerprint() != plain, assignment
 
@@ -118,10 +102,8 @@ def test_differences_are_named_and_machine_settings_are_none() -> None:
         ("[]", "not a config"),
         ("\xff", "not a config"),
         ('{"optim": {"epochs": "many"}}', "optim.epochs"),
-        ('{"optim": {"epochs": true}}', "optim.epochs"),
         ('{"optim": {"lr": [0.1]}}', "optim.lr"),
         ('{"augment": {"per_view": [1, 2]}}', "augment.per_view"),
-        ('{"optim": 3}', "not a config"),
         ('{"optimizer": {"lr": 1}}', "optimizer"),
         ('{"optim": {"learning_rate": 1}}', "optim.learning_rate"),
         ('{"method": {"name": "nothing"}}', "nothing"),
@@ -138,10 +120,6 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "config.json", tmp_path):
         with pytest.raises(UserError, match="cannot read"):
             Config.load(path)
-
-
-def test_a_single_text_is_one_assignment() -> None:
-    assert Config().override("optim.epochs=1").optim.epochs == 1
 
 
 def test_unknown_names_show_the_nearest_or_the_first() -> None:

@@ -54,12 +54,10 @@ def test_a_healthy_recipe_gets_a_line_on_each_part() -> None:
     ("overrides", "words"),
     [
         (("optim.lr=30",), "far from"),
-        (("optim.lr=0.1", "optim.batch_images=512"), "far from"),
         (("optim.batch_images=4",), "few anchors"),
         (("model.stem=imagenet",), "model.stem=imagenet shrinks 8-pixel"),
         (("model.stem=cifar", "data.image_size=72"), "model.stem=cifar keeps 72-pixel"),
         (("method.k1=5000",), "method.k1=1000 or less"),
-        (("method.k1=5000", "optim.epochs=1"), "for 14 steps"),
         (("method.k1=30000", "method.k2=3"), "method.k1=3000 or less"),
         (("method.k1=100000", "method.supervised=false"), "method.k1=10000 or less"),
         (("method.k1=2000", "data.sampler=balanced", "data.images_per_class=32"), "method.k1=200 or less"),
@@ -77,9 +75,7 @@ def test_settings_worth_a_change(overrides: tuple[str, ...], words: str) -> None
             for num, lr in ((32, 8e-3), (64, 9e-3), (256, 0.2), (512, 0.5), (1024, 1))  # the paper's own
         ),
         ("method.k1=5000", "optim.epochs=80"),
-        ("method.k1=5000", "optim.epochs=0"),
         ("method.k1=1000",),
-        ("optim.epochs=1",),
         ("optim.batch_images=8", "optim.lr=0.01"),
         ("model.encoder=vit_tiny_patch16_224", "data.image_size=32", "model.stem=imagenet"),
     ],
@@ -122,7 +118,6 @@ def test_broken_images_stop_it_or_are_left_out(tmp_path: Path) -> None:
         (("augment.views=1", "method.supervised=false"), "no positives"),
         (("data.name=images", "data.path=nowhere"), "nowhere"),
         (("run.device=gpu",), "run.device=auto"),
-        (("eval.split=val",), "data.val_fraction"),
     ],
 )
 def test_what_stops_a_run_is_the_last_finding(overrides: tuple[str, ...], words: str) -> None:

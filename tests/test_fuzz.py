@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from command_line import PLAIN, contune, last_line
 from fuzzing import cases, damaged, for_all, seeds
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from contune.methods import METHODS
 from contune.models import load_encoder
 from contune.recipes import RECIPES
 from contune.run import RunFolder
-from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.log import read_metrics
 from contune.train.setup import view_policies
 
@@ -71,28 +69,6 @@ def test_configs_of_noise(num_cases: int, tmp_path: Path) -> None:
             assert_usable(Config.load(tmp_path / "config.json"), tmp_path)
 
     for_all(num_cases, trees, check)
-
-
-@cases
-def test_damaged_checkpoints(num_cases: int, tmp_path: Path) -> None:
-    """One of the two, or both: what is loaded is exactly what was saved, and one good file is enough."""
-    states = [{"step": step, "method": {"w": torch.randn(40, 40)}, "seconds": 0.5} for step in (1, 2)]
-    for state in states:
-        save_checkpoint(tmp_path, state)
-    paths = [tmp_path / name for name in ("checkpoint.pt", "checkpoint.previous.pt")]
-    contents = [path.read_bytes() for path in paths]
-
-    def check(seed: int) -> None:
-        chance = random.Random(seed)
-        which = chance.choice([(0,), (1,), (0, 1)])
-        for number, (path, content) in enumerate(zip(paths, contents, strict=True)):
-            path.write_bytes(damaged(content, chance) if number in which else content)
-        with suppress(*[UserError] * (len(which) == 2)):
-            found = load_checkpoint(tmp_path, torch.device("cpu"))
-            assert found is not None
-            assert torch.equal(found["method"]["w"], states[found["step"] - 1]["method"]["w"])
-
-    for_all(num_cases, seeds, check)
 
 
 @cases

@@ -14,7 +14,7 @@ from contune import device, files
 from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
-from contune.files import check_like, check_out, check_unused, folder_lock, whole_file, write_whole
+from contune.files import check_like, check_out, check_unused, whole_file, write_whole
 from contune.run import RunFolder, missing_keys, seed_folder
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -89,15 +89,6 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch:
     assert path.read_text() == "old"
     with pytest.raises(UserError, match="cannot write"):
         files.make_folder_of(path / "folder" / "file")
-
-
-def test_a_lock_needs_no_support_by_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unsupported(*_: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(files.fcntl, "flock", unsupported)
-    with folder_lock(tmp_path), folder_lock(tmp_path):
-        pass
 
 
 def test_which_paths_may_be_written(tmp_path: Path) -> None:
