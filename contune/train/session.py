@@ -169,11 +169,14 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     for key, _ in split_assignments(overrides):
         if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
-    trained_with = folder.config()
     config = folder.config().override(overrides)
+    different = folder.config().differences(config)
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
     dataset, split = setup.dataset, config.eval.split
+    other_split = {"data.val_fraction", "data.test_fraction"} & set(different)
+    if split in dataset.held_out and other_split and not {"data.name", "data.path"} & set(different):
+        raise UserError(f"another {' and '.join(other_split)} would evaluate on training images; leave it as it was")
     if dataset.skipped:
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
@@ -185,11 +188,10 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     encoder.to(setup.device)
     train_loader = setup.loader(dataset.train, "train images")
     evaluation = _evaluate(setup, encoder.backbone, train_loader, setup.loader(test_set, "test images"))
-    # A run without a classifier gets this one for `contune predict`, unless it belongs to other data.
+    # A run without a classifier gets this one for `contune predict`, unless the run has labels of its own.
     classifier_file = folder.path / CLASSIFIER_FILE
-    other_data = any(key.startswith("data.") for key in trained_with.differences(config))
-    unlabelled_run = "knn_top1" not in (folder.result() or {})
-    if evaluation.classifier and not classifier_file.exists() and (unlabelled_run or not other_data):
+    belongs = not any(key.startswith("data.") for key in different) or "knn_top1" not in (folder.result() or {})
+    if evaluation.classifier and not classifier_file.exists() and belongs:
         save_classifier(classifier_file, evaluation.classifier)
         say(f"classifier {classifier_file}, of {dataset.name}")
     return build_result(config.to_dict(), evaluation.scores, hardware=hardware_name(setup.device))

@@ -23,16 +23,7 @@ from contune.methods.base import labels_of_views
 from contune.models.fused_norm import fuse_norms, has_norms_to_fuse
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.engine import (
-    CHECKED,
-    CapturedStep,
-    Part,
-    Step,
-    checked,
-    choose_engine,
-    compiled_forward,
-    eager_forward,
-)
+from contune.train.engine import CHECKED, CapturedStep, Step, checked, choose_engine, compiled_forward, eager_forward
 from contune.train.log import MetricsLog, log_interval
 from contune.train.monitors import GradientRecorder, Guard, Meter, Moment, OnlineProbe, Recorder, SpreadRecorder, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
@@ -80,7 +71,7 @@ class Trainer:
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
-        changed: list[Part] = [method, self.optimizer]
+        changed: list[Any] = [method, self.optimizer]
         if self.probe is not None:
             changed += [self.probe.classifier, self.probe.optimizer]
         step = checked(self._step, method, changed, skip=self.run.on_nan == "skip")
@@ -104,9 +95,9 @@ class Trainer:
                 if logs:
                     watch.ask(self.moment)
                 stopped = asked()
-                if distributed.world_size() > 1:  # the processes agree on it where they log anyway
-                    flag = torch.tensor(float(stopped), device=self.setup.device)
-                    stopped = logs and distributed.total(flag).item() > 0
+                if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
+                    flag = float(stopped)
+                    stopped = logs and distributed.total(torch.tensor(flag, device=self.setup.device)).item() > 0
                 # Otherwise only where means are taken, so that a resumed run takes the same means.
                 if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
                     self._save(watch)

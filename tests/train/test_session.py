@@ -68,6 +68,8 @@ def test_a_finished_run_is_reused_and_evaluated_again(
     assert {path: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
     with pytest.raises(UserError, match=r"optim\.epochs is fixed"):
         evaluate_run(folder, "optim.epochs=1")
+    with pytest.raises(UserError, match="training images"):
+        evaluate_run(folder, ["eval.split=val", "data.val_fraction=0.5"])
     with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):
         session.train(folder.config().override(["method.k1=7", "optim.lr=0.2"]), folder)
 
