@@ -1,7 +1,7 @@
-"""Tuned contrastive learning: train, measure and take home an image encoder.
+"""Tuned contrastive learning: train, evaluate and export an image encoder.
 
-loss = contune.tcl_loss(z, labels)              # in a training loop of your own
-encoder = contune.load_encoder("runs/digits")   # what `contune train` made
+loss = contune.tcl_loss(z, labels)              # in your own training loop
+encoder = contune.load_encoder("runs/digits")   # the result of `contune train`
 """
 
 from importlib import import_module
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
-    from contune.nearest import search as search
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.losses import NTXentLoss as NTXentLoss
     from contune.losses import SupConLoss as SupConLoss
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from contune.losses import tcl_loss as tcl_loss
     from contune.losses import triplet_loss as triplet_loss
     from contune.models import load_encoder as load_encoder
+    from contune.nearest import search as search
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ __all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:
-    """Names come from their modules when first asked for, so that `import contune` loads nothing heavy."""
+    """Import public names on first use, so that `import contune` is fast."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'contune' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m contune`, which `torchrun -m contune` needs."""
+"""`python -m contune`, for `torchrun -m contune`."""
 
 from contune.cli import main
 

@@ -1,8 +1,8 @@
-"""Several processes as one: the only file that knows torch.distributed. In a single process all of it is a no-op.
+"""The only file that uses torch.distributed. In a single process everything here is a no-op.
 
-The rule that makes gradients right: every rank computes the loss of the whole, gathered batch, and
-DistributedDataParallel averages the parameter gradients over ranks. `gather` therefore hands back, for the
-rows a rank owns, the gradient times the number of ranks; the average is then the gradient of one big process.
+Why gradients are right: every rank computes the loss of the whole, gathered batch, and DistributedDataParallel
+averages the parameter gradients over ranks. So the backward pass of `gather` returns, for the rows of this rank, the
+gradient times the number of ranks. The average over ranks then equals the gradient of a single process.
 """
 
 import gc
@@ -23,19 +23,19 @@ Picklable = TypeVar("Picklable")
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
-    """Joins the other processes when started by `torchrun`, and leaves them at the end."""
+    """Join the other processes that `torchrun` started, and leave them at the end."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield
         return
     store, own_rank, size = next(rendezvous("env://"))
-    # A launcher that restarts its processes may keep the store, and with it the addresses of those that died.
+    # A launcher that restarts its processes may keep the store, and in it the addresses of dead processes.
     own_store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=own_store, rank=own_rank, world_size=size)
     try:
         yield
     finally:
-        gc.collect()  # a model that still holds the group, in a cycle, would abort the process at its exit
+        gc.collect()  # a model in a reference cycle that still holds the group would abort the process at exit
         dist.destroy_process_group()
 
 
@@ -61,12 +61,12 @@ def barrier() -> None:
 
 
 def gather(local: Tensor) -> Tensor:
-    """The rows of all ranks, in rank order, with gradient to this rank's own. Each rank brings as many rows."""
+    """The rows of all ranks, in rank order, with gradients for this rank's own rows. Every rank has as many rows."""
     return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def gather_objects(local: Picklable) -> list[Picklable]:
-    """What each rank brings, in rank order; for a few small Python values, not for tensors."""
+    """One object from each rank, in rank order; for small Python values, not for tensors."""
     if not _active():
         return [local]
     everyones: list[Any] = [None] * world_size()
@@ -75,22 +75,22 @@ def gather_objects(local: Picklable) -> list[Picklable]:
 
 
 def gather_and_sum(local: Tensor) -> Tensor:
-    """The rows of all ranks, for a loss that every rank takes of its own rows alone: gradients are added up.
+    """The rows of all ranks, for a loss that each rank computes for its own rows only: gradients are summed over ranks.
 
-    Where every rank takes the loss of the whole batch `gather` gives the same without asking the others.
+    If every rank computes the loss of the whole batch, `gather` gives the same result without communication.
     """
     return _GatherAndSum.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 @dataclass(frozen=True)
 class Partition:
-    """How the rows of a batch are spread over ranks, which need not have equally many."""
+    """How many rows of a batch each rank has; the numbers may differ."""
 
     counts: tuple[int, ...]
 
     @property
     def start(self) -> int:
-        """Where this rank's rows begin among all."""
+        """Index of this rank's first row."""
         return sum(self.counts[: rank()]) if len(self.counts) > 1 else 0
 
     def gather(self, local: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class Partition:
 
 
 def partition(local: Tensor) -> Partition:
-    """Asks every rank how many rows it brings."""
+    """Collect the number of rows of every rank."""
     if not _active():
         return Partition((len(local),))
     counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(world_size())]
@@ -124,12 +124,12 @@ def total(local: Tensor) -> Tensor:
 
 
 def mean(local: Tensor) -> Tensor:
-    """The mean over ranks of a tensor that each of them has."""
+    """The mean over ranks."""
     return total(local) / world_size()
 
 
 def wrap(module: nn.Module, device: torch.device) -> nn.Module:
-    """`module` with its gradients averaged over ranks, and batch statistics shared where torch can (on GPUs)."""
+    """`module` with gradients averaged over ranks and, on GPUs, synchronized batch norm."""
     if not _active():
         return module
     if device.type == "cuda":

@@ -1,18 +1,18 @@
-"""What a person did wrong, said in one sentence: the value, the rule and the way out."""
+"""Errors in the input: one sentence that says what is wrong, then how to fix it."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 
 class UserError(ValueError):
-    """Bad input. The command line prints its sentence and exits with code 2; no traceback."""
+    """Bad input. The command line prints the message without a traceback and exits with code 2."""
 
 
 MOST_NAMES = 24
 
 
 def unknown(kind: str, name: object, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not among `choices`: the nearest ones, else all, or the first of very many."""
+    """The error for a name that is not one of `choices`. It suggests the nearest, else lists up to 24."""
     choices = sorted(choices)
     nearest = get_close_matches(str(name), choices, n=3, cutoff=0.5)
     if nearest:
