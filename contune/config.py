@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contune.errors import UserError, unknown
-from contune.files import write_whole
+from contune.files import write_atomic
 from contune.methods import Method, find_method
 from contune.models.encoders import NORMS, STEMS
 from contune.settings import assign, check, one_of, ranged, split_assignments
@@ -219,7 +219,7 @@ class Config:
         return cls()._apply(_flatten(tree).items())
 
     def save(self, path: str | Path) -> None:
-        write_whole(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+        write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Config":

@@ -26,7 +26,7 @@ SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_REPORTS = 0.2
 
 
-class Report(NamedTuple):
+class ProgressUpdate(NamedTuple):
     """The progress of a job in another process."""
 
     title: str
@@ -60,11 +60,11 @@ def wrong(text: str) -> Finding:
 
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
-_receiver: ContextVar[Callable[[Report], None] | None] = ContextVar("receiver", default=None)
+_receiver: ContextVar[Callable[[ProgressUpdate], None] | None] = ContextVar("receiver", default=None)
 
 
 @contextmanager
-def said_to(listener: Callable[[str], None]) -> Iterator[None]:
+def redirect_say(listener: Callable[[str], None]) -> Iterator[None]:
     """Send this thread's sentences to `listener` instead of printing them."""
     token = _listener.set(listener)
     try:
@@ -74,11 +74,11 @@ def said_to(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def report_to(receiver: Callable[[Report], None]) -> Iterator[None]:
+def redirect_progress(receiver: Callable[[ProgressUpdate], None]) -> Iterator[None]:
     """Send this thread's progress to `receiver` a few times a second instead of showing it."""
     last = 0.0
 
-    def receive(report: Report) -> None:
+    def receive(report: ProgressUpdate) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_REPORTS or report.done == report.total:
@@ -107,11 +107,6 @@ def plural(num: int, noun: str, ending: str = "s") -> str:
     return f"{num:,} {noun}{'' if num == 1 else ending}"
 
 
-def agreeing(num: int, one: str, several: str) -> str:
-    """The form of a word that agrees with a number: `is` or `are`."""
-    return one if num == 1 else several
-
-
 def printable(text: str) -> str:
     """A file name for the terminal: line breaks and undecodable bytes are escaped."""
     return text if text.isprintable() else repr(text)[1:-1]
@@ -135,7 +130,7 @@ def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
     if not distributed.is_main():
         yield lambda done, text: None
     elif receiver is not None:
-        yield lambda done, text: receiver(Report(title, done, total, text))
+        yield lambda done, text: receiver(ProgressUpdate(title, done, total, text))
     elif sys.stderr.isatty():
         with _bar() as bar:
             task = bar.add_task(title, total=total, text="")
@@ -146,14 +141,14 @@ def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
 
 
 @contextmanager
-def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, Report], None]]:
+def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUpdate], None]]:
     """A bar for each job in another process. Call what is yielded with the index of a job and its progress."""
     if sys.stderr.isatty():
         with _bar(width=max(map(len, names), default=0)) as bar:
             tasks = [bar.add_task(name, total=None, text="waiting") for name in names]
             titles = [""] * len(names)
 
-            def update(job: int, report: Report) -> None:
+            def update(job: int, report: ProgressUpdate) -> None:
                 if report.title != titles[job]:  # a new stage with its own speed
                     bar.reset(tasks[job], total=report.total)
                     titles[job] = report.title

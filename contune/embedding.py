@@ -32,7 +32,7 @@ from contune.data.images import map_in_workers, num_workers, ranges
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shard
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
-from contune.files import check_like, check_out, whole_file
+from contune.files import atomic_file, check_like, check_out
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
 BATCH = 256
@@ -328,7 +328,7 @@ def write_embeddings(
     num = 0
     with (
         progress("embed", source.num, unit="images") as advance,
-        whole_file(out) as part_file,
+        atomic_file(out) as part_file,
         pq.ParquetWriter(part_file, schema) as writer,
     ):
         for part in embed(encoder, source, batch=batch, device=device, broken=broken, workers=workers):
@@ -484,7 +484,7 @@ def write_predictions(
     if not everything.paths:
         raise none_decoded(everything.broken)
     if out is not None:
-        with whole_file(out) as part_file:
+        with atomic_file(out) as part_file:
             _write_predictions(everything, part_file, out.suffix.lower())
     return everything
 

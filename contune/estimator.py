@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
-from contune.console import progress, report_to, said_to
+from contune.console import progress, redirect_progress, redirect_say
 from contune.data import Dataset, ImageSet, TensorImages
 from contune.data.datasets import measure
 from contune.data.loader import build_loader
@@ -25,7 +25,7 @@ from contune.device import choose_device
 from contune.embedding import image_set
 from contune.errors import UserError
 from contune.eval.features import extract_features
-from contune.files import make_folder_of, write_whole
+from contune.files import make_parent, write_atomic
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE
 from contune.recipes import for_method
@@ -144,9 +144,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         classes = self.classes_.tolist() if hasattr(self, "classes_") else None
         values = {"parameters": parameters, "classes": classes, "config": self.config_, "history": self.history_}
         text = json.dumps(values, indent=2, default=np.generic.item) + "\n"
-        make_folder_of(folder / ENCODER_FILE)
+        make_parent(folder / ENCODER_FILE)
         save_encoder(folder / ENCODER_FILE, self.encoder_.backbone, self.encoder_.spec)
-        write_whole(folder / ESTIMATOR_FILE, text)
+        write_atomic(folder / ESTIMATOR_FILE, text)
 
     @classmethod
     def load(cls, folder: str | Path) -> "ContrastiveEncoder":
@@ -200,7 +200,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             yield
             return
         remarks: list[str] = []
-        with report_to(lambda report: None), said_to(remarks.append):
+        with redirect_progress(lambda report: None), redirect_say(remarks.append):
             yield
         if remarks:
             warnings.warn("\n".join(remarks).strip(), stacklevel=4)

@@ -16,7 +16,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to, which replaces `path` once its content is on disk.
 
     If writing fails, the previous file stays. A disk error becomes a UserError.
@@ -34,13 +34,13 @@ def whole_file(path: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str) -> None:
+def write_atomic(path: Path, content: str) -> None:
     """Write a text file atomically."""
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_text(content, encoding="utf-8", newline="\n")
 
 
-def make_folder_of(path: Path) -> None:
+def make_parent(path: Path) -> None:
     """Create the folder that `path` is in."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write to {path.parent} ({path.name}): {error.strerror or error}; {fix}")
 
 
-def check_unused(folder: Path, holds: str) -> None:
+def check_new_folder(folder: Path, holds: str) -> None:
     """A command may start in `folder` only if it is new or empty. `holds` names what else it could contain."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose a folder with --out")

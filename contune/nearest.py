@@ -17,7 +17,7 @@ from contune.data.decode import Broken
 from contune.data.parquet import read_shard
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
-from contune.files import write_whole
+from contune.files import write_atomic
 from contune.models.saved import ImageEncoder, load_encoder
 from contune.report.page import escape, page, shorten_path, thumbnail
 
@@ -135,7 +135,7 @@ which is 1 for the same picture.</p>
 <div class="searches">
 {cards}
 </div>"""
-    write_whole(path, page("search", f"search by {Path(run).name or run} · contune", body))
+    write_atomic(path, page("search", f"search by {Path(run).name or run} · contune", body))
 
 
 def _card(found: Found) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import check_unused, folder_lock, make_folder_of, write_whole
+from contune.files import check_new_folder, folder_lock, make_parent, write_atomic
 from contune.models.saved import ENCODER_FILE
 
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
@@ -35,7 +35,7 @@ class RunFolder:
     def check(self, config: Config) -> None:
         """Whether this config may run here: in a new or empty folder, or in one that holds the same run."""
         if not self.config_file.exists():
-            check_unused(self.path, "run")
+            check_new_folder(self.path, "run")
             return
         different = Config.load(self.config_file).differences(config)
         if different:
@@ -47,7 +47,7 @@ class RunFolder:
     @contextmanager
     def opened(self, config: Config) -> Iterator[None]:
         """Create the folder, lock it against other processes, and save the config in it."""
-        make_folder_of(self.config_file)
+        make_parent(self.config_file)
         with folder_lock(self.path):
             config.save(self.config_file)
             yield
@@ -79,7 +79,7 @@ class RunFolder:
         return dict(values)
 
     def write_result(self, result: dict[str, Any]) -> None:
-        write_whole(self.result_file, json.dumps(result, indent=2) + "\n")
+        write_atomic(self.result_file, json.dumps(result, indent=2) + "\n")
 
 
 def missing_keys(values: Any) -> list[str]:

@@ -34,7 +34,7 @@ from contune.data.loader import Loader
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores
 from contune.errors import UserError, unknown
-from contune.files import check_unused, make_folder_of, whole_file, write_whole
+from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
 from contune.losses.responses import responses
 from contune.methods import Method, Output
 from contune.methods.tcl import TCL
@@ -187,7 +187,7 @@ class SnapshotTrainer(Trainer):
         metrics = super().take_step(images_BCHW, labels_B)
         if self.step in self.snapshot_steps:
             z_ND, groups_N = (self.compared[name].cpu().contiguous() for name in ("z_ND", "groups_N"))
-            with whole_file(self.folder.path / f"moment-{self.step:08}.safetensors") as path:
+            with atomic_file(self.folder.path / f"moment-{self.step:08}.safetensors") as path:
                 save_file({"z_ND": z_ND.float(), "groups_N": groups_N}, path)
         return metrics
 
@@ -577,9 +577,9 @@ def tune(
         raise UserError(f"{dataset.name} has no labels, and tuning needs them, also to tune without labels")
     if how == "search" and storage is not None:
         study = open_study(storage, name)
-    make_folder_of(folder / SETTINGS)
+    make_parent(folder / SETTINGS)
     content = {"how": how, "epochs": epochs, "config": config.to_dict()}
-    write_whole(folder / SETTINGS, json.dumps(content, indent=2) + "\n")
+    write_atomic(folder / SETTINGS, json.dumps(content, indent=2) + "\n")
     if parallel is None:  # short runs are small: a thread for each does more than all threads for one
         on_gpu = config.run.device.startswith("cuda") or (config.run.device == "auto" and torch.cuda.is_available())
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
@@ -616,7 +616,7 @@ def tune(
 def _check_folder(folder: Path, how: str, short: Config) -> None:
     """A tuning may be done in a new or empty folder, or in one with the same trials."""
     if not (folder / SETTINGS).exists():
-        check_unused(folder, "trials")
+        check_new_folder(folder, "trials")
         return
     content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     whole = Config.from_dict(content["config"])
@@ -642,7 +642,7 @@ def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
         "advice": None if tuned.advice is None else flat(tuned.advice),
         "trials": [flat(trial) for trial in tuned.trials],
     }
-    write_whole(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
+    write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
     title = f"{about['recipe']}: {plural(len(tuned.trials), 'trial')} of {plural(tuned.epochs, 'epoch')}"
     draw_trials(folder / PICTURE, tuned, title)
 
@@ -684,5 +684,5 @@ def draw_trials(path: Path, tuned: Tuned, title: str) -> None:
             axes.axhline(trial.linear_top1 or 0.0, color=color, linestyle="--", label=SUPCON, zorder=1)
         legend = figure.legend(title=title, loc="outside upper left", ncols=5, frameon=False, labelcolor=MUTED)
         legend.set_alignment("left")
-        with whole_file(path) as part:
+        with atomic_file(path) as part:
             figure.savefig(part, format="png", dpi=160)

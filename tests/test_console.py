@@ -6,7 +6,17 @@ import sys
 import pytest
 
 from contune import console
-from contune.console import Report, plural, printable, progress, progress_of_many, report_to, said_to, say, show_table
+from contune.console import (
+    ProgressUpdate,
+    plural,
+    printable,
+    progress,
+    progress_of_many,
+    redirect_progress,
+    redirect_say,
+    say,
+    show_table,
+)
 
 
 class Terminal(io.StringIO):
@@ -32,7 +42,7 @@ def test_a_log_gets_a_line_every_few_seconds(
     with progress_of_many(["seed 0", "seed 1"]) as update:
         clock.now += 11.0
         for job in (0, 1, 0):
-            update(job, Report("train", 1, 9, "loss 2.0"))
+            update(job, ProgressUpdate("train", 1, 9, "loss 2.0"))
     assert capsys.readouterr().err == "seed 0: train 1/9 loss 2.0\nseed 1: train 1/9 loss 2.0\n"
 
 
@@ -44,8 +54,8 @@ def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in ("train", "10/10", "loss 0.5"):
         assert part in terminal.getvalue()
     with progress_of_many(["seed 0", "a longer name"]) as update:
-        update(1, Report("train", 1, 9, "loss 2.0"))
-        update(1, Report("probe", 3, 5, ""))
+        update(1, ProgressUpdate("train", 1, 9, "loss 2.0"))
+        update(1, ProgressUpdate("probe", 3, 5, ""))
     waiting, last = terminal.getvalue().splitlines()[-3:-1]  # the line below turns the cursor on again
     assert "seed 0" in waiting
     assert "waiting" in waiting
@@ -57,9 +67,9 @@ def test_a_worker_sends_progress_and_sentences_to_its_parent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    received: list[Report] = []
+    received: list[ProgressUpdate] = []
     said: list[str] = []
-    with report_to(received.append), said_to(said.append), progress("train", 9, unit="steps") as advance:
+    with redirect_progress(received.append), redirect_say(said.append), progress("train", 9, unit="steps") as advance:
         for done, seconds in ((1, 0.0), (2, 0.1), (3, 0.3), (9, 0.31)):
             clock.now = 100.0 + seconds
             advance(done, "")

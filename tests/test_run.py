@@ -14,7 +14,7 @@ from contune import device, files
 from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
-from contune.files import check_like, check_out, check_unused, whole_file, write_whole
+from contune.files import atomic_file, check_like, check_new_folder, check_out, write_atomic
 from contune.run import RunFolder, missing_keys, seed_folder
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -67,14 +67,14 @@ def test_runs_of_several_seeds(tmp_path: Path) -> None:
 
 
 def _made(path: Path) -> Path:
-    files.make_folder_of(path)
+    files.make_parent(path)
     return path
 
 
 def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    write_whole(path, "old")
-    with suppress(RuntimeError), whole_file(path) as part:
+    write_atomic(path, "old")
+    with suppress(RuntimeError), atomic_file(path) as part:
         part.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old"
@@ -84,11 +84,11 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="No space left"):
-        write_whole(path, "new")
+        write_atomic(path, "new")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "old"
     with pytest.raises(UserError, match="cannot write"):
-        files.make_folder_of(path / "folder" / "file")
+        files.make_parent(path / "folder" / "file")
 
 
 def test_which_paths_may_be_written(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_which_paths_may_be_written(tmp_path: Path) -> None:
     for is_like in (lambda path: False, lambda path: bool(json.loads(path.read_text()))):
         with pytest.raises(UserError, match="exists"):
             check_like(table, is_like)
-    check_unused(inputs, "run")
+    check_new_folder(inputs, "run")
     for folder in (tmp_path, table):
         with pytest.raises(UserError, match="--out"):
-            check_unused(folder, "run")
+            check_new_folder(folder, "run")
 
 
 def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def check(
     from contune.check import COLUMNS, is_check
     from contune.check import check as check_images
     from contune.console import printable, say, show_table
-    from contune.files import check_like, check_out, write_whole
+    from contune.files import check_like, check_out, write_atomic
 
     if out is not None:
         check_out(out, path, ending=".json")
@@ -43,7 +43,7 @@ def check(
     for finding in found.findings:
         say(f"{finding.mark} {finding.text}")
     if out is not None:
-        write_whole(out, found.to_json())
+        write_atomic(out, found.to_json())
         say(f"\nreport   {out}")
     if any(finding.is_bad for finding in found.findings):
         raise typer.Exit(1)

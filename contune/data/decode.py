@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from contune.errors import UserError
-from contune.files import write_whole
+from contune.files import write_atomic
 
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -75,7 +75,7 @@ class Broken(NamedTuple):
 
 
 def write_broken(path: Path, broken: Sequence[Broken]) -> None:
-    write_whole(path, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
+    write_atomic(path, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
 
 
 def is_broken_list(path: Path) -> bool:

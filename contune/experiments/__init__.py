@@ -18,7 +18,7 @@ from contune.experiments.catalogue import EXPERIMENTS
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import Experiment, Outcome, Row
 from contune.experiments.tables import Table, make_table
-from contune.files import whole_file, write_whole
+from contune.files import atomic_file, write_atomic
 from contune.report.style import STYLE, svg_text
 from contune.train.signals import Stopped
 
@@ -88,10 +88,10 @@ def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: P
     """Writes table.md, figure.png and figure.svg."""
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     with matplotlib.rc_context(STYLE):
-        with whole_file(folder / "figure.png") as part:
+        with atomic_file(folder / "figure.png") as part:
             figure.savefig(part, format="png", dpi=DPI)
-        write_whole(folder / "figure.svg", svg_text(figure, transparent=False))
-    write_whole(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
+        write_atomic(folder / "figure.svg", svg_text(figure, transparent=False))
+    write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
     return table
 
 

@@ -20,7 +20,7 @@ from contune.config import MACHINE_SETTINGS, Config
 from contune.console import progress
 from contune.errors import UserError
 from contune.eval.measures import TOP1, judged_by
-from contune.files import check_unused, make_folder_of, write_whole
+from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
 from contune.report.statistics import PairedDifference, Spread, paired
@@ -381,8 +381,8 @@ def read_about(folder: Path) -> tuple[str, list[str]] | None:
 
 def write_about(folder: Path, experiment: Experiment) -> None:
     content = {"experiment": experiment.name, "overrides": computed_settings(experiment.changes)}
-    make_folder_of(folder / ABOUT)
-    write_whole(folder / ABOUT, json.dumps(content, indent=2) + "\n")
+    make_parent(folder / ABOUT)
+    write_atomic(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
 def _is_of(folder: Path, experiment: Experiment) -> bool:
@@ -400,7 +400,7 @@ def check_folder(folder: Path, experiment: Experiment) -> None:
     if about is None:
         runs = {path.parent.name.rstrip("0123456789") for path in folder.glob("*/config.json")}
         if runs.isdisjoint(f"{row.name}-seed" for row in experiment.rows):
-            check_unused(folder, "run of this experiment")
+            check_new_folder(folder, "run of this experiment")
 
 
 def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, known: Known | None = None) -> int:
@@ -416,5 +416,5 @@ def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, know
         text = json.dumps(result, indent=1)
         # A curve on one line.
         text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
-        write_whole(folder / f"{name}.json", f"{text}\n")
+        write_atomic(folder / f"{name}.json", f"{text}\n")
     return len(new)

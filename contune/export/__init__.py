@@ -18,7 +18,7 @@ from contune.export.card import Written, model_card
 from contune.export.onnx import write_onnx
 from contune.export.safetensors import write_safetensors
 from contune.export.timm import write_timm
-from contune.files import check_unused, unwritable
+from contune.files import check_new_folder, unwritable
 from contune.models.saved import CLASSIFIER_FILE, Classifier, ImageEncoder, load_classifier, load_encoder
 from contune.run import RunFolder
 
@@ -52,7 +52,7 @@ def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half:
         raise UserError(f"--half works with --to onnx only, not with {to}.")
     run = Path(run)
     folder = run / to if out is None else Path(out)
-    check_unused(folder, "export")
+    check_new_folder(folder, "export")
     encoder, result = load_encoder(run), RunFolder(run).result()
     classifier = load_classifier(run) if (run / CLASSIFIER_FILE).exists() else None
     writer: Writer = partial(write_onnx, half=True) if half else FORMATS[to]

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.console import plural
 from contune.errors import UserError
-from contune.files import check_like, make_folder_of, whole_file, write_whole
+from contune.files import atomic_file, check_like, make_parent, write_atomic
 from contune.report.page import escape, header, is_page, page, section, table
 from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, inline_svg, quiet, svg_text
 from contune.run import RunFolder
@@ -37,12 +37,12 @@ def check_place(folder: Path, run: Path) -> None:
 
 def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     """Write gradients.json, .png, .svg and .html into `folder`."""
-    make_folder_of(folder / NUMBERS_FILE)
-    write_whole(folder / NUMBERS_FILE, json.dumps(found, indent=2) + "\n")
+    make_parent(folder / NUMBERS_FILE)
+    write_atomic(folder / NUMBERS_FILE, json.dumps(found, indent=2) + "\n")
     with matplotlib.rc_context(STYLE):
         figure = draw(found)
-        write_whole(folder / "gradients.svg", svg_text(figure, transparent=False))
-        with whole_file(folder / "gradients.png") as part:
+        write_atomic(folder / "gradients.svg", svg_text(figure, transparent=False))
+        with atomic_file(folder / "gradients.png") as part:
             figure.savefig(part, format="png", dpi=160)
         drawing = inline_svg(svg_text(figure), "Gradient responses by similarity, by k1 and by k2")
     facts = [
@@ -69,7 +69,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         section("numbers", "Numbers", meaning, f'<div class="scroll">{shown}</div>'),
     ]
     title = f"{found['method']} on {found['data']}: gradient responses · contune"
-    write_whole(folder / PAGE_FILE, page("gradients", title, "\n".join(body)))
+    write_atomic(folder / PAGE_FILE, page("gradients", title, "\n".join(body)))
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:

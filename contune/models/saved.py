@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from contune.data.augment import eval_transform
 from contune.errors import UserError
-from contune.files import whole_file
+from contune.files import atomic_file
 from contune.models.encoders import build_encoder
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
@@ -180,7 +180,7 @@ def _write(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> Non
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
         metadata={"contune": json.dumps(about)},
     )
-    with whole_file(path) as part:
+    with atomic_file(path) as part:
         part.write_bytes(content)
 
 

@@ -16,7 +16,7 @@ from contune.data.decode import Broken
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
-from contune.files import check_like, make_folder_of, whole_file, write_whole
+from contune.files import atomic_file, check_like, make_parent, write_atomic
 from contune.models import load_encoder
 from contune.models.saved import load_classifier
 from contune.report import page as html
@@ -286,11 +286,11 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
         if path.name == own.name and RunFolder(path.parent).config_file.exists():
             raise UserError(f"{path} is the report of another run; choose another file with --out")
         check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
-    make_folder_of(path)
+    make_parent(path)
     if len(runs) == 1 and (result := runs[0].result) is not None:
         found, skipped = _evaluated(folders[0])
         about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, "skipped": skipped}
-        with whole_file(path) as part:
+        with atomic_file(path) as part:
             html.write_report(part, result=result, **about, **found)
         return path
     maps: dict[str, plots.Evaluated | str] = {}
@@ -301,7 +301,7 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
             maps[run.name] = plots.Evaluated(**found) if found["images"] else "No map: no split was evaluated."
         except UserError as error:  # its data or its encoder is gone
             maps[run.name] = f"No map: {error}"
-    write_whole(path, comparison_page(runs, maps))
+    write_atomic(path, comparison_page(runs, maps))
     return path
 
 

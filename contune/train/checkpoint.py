@@ -13,7 +13,7 @@ import torch
 
 from contune.console import say
 from contune.errors import UserError
-from contune.files import sync, whole_file
+from contune.files import atomic_file, sync
 
 CHECKPOINT = "checkpoint.pt"
 PREVIOUS = "checkpoint.previous.pt"
@@ -24,7 +24,7 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
     current = folder / CHECKPOINT
     content = io.BytesIO()  # torch itself would hide the reason why a disk refuses to write
     torch.save(state, content)
-    with whole_file(current) as part:
+    with atomic_file(current) as part:
         part.write_bytes(content.getbuffer())
         if current.exists():
             sync(part)  # before the rename: a moment later it is the only new one

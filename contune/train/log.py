@@ -18,7 +18,7 @@ import torch
 
 import contune
 from contune import distributed
-from contune.files import unwritable, write_whole
+from contune.files import unwritable, write_atomic
 
 METRICS = "metrics.jsonl"
 USUAL_INTERVAL = 20
@@ -46,7 +46,7 @@ class MetricsLog:
             return
         self.path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
-        write_whole(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second

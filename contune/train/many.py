@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from contune.config import Config
-from contune.console import Report, progress_of_many, report_to
+from contune.console import ProgressUpdate, progress_of_many, redirect_progress
 from contune.data.images import default_workers
 from contune.device import available_cores
 from contune.errors import UserError
@@ -82,7 +82,7 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
                 with put_off():  # so that no process is started and then forgotten
                     run = _Run(number, jobs[number], num_runs, Path(logs) / str(number), environment)
                     running[run.reports] = run
-                show(number, Report("starting", 0, 1, ""))
+                show(number, ProgressUpdate("starting", 0, 1, ""))
             for reports in wait(list(running)):
                 assert isinstance(reports, Connection)
                 run = running[reports]
@@ -120,8 +120,8 @@ def _known(job: Job) -> dict[str, Any] | None:
         return {"error": str(error), "details": ""}
 
 
-def _ended(result: dict[str, Any]) -> Report:
-    return Report("failed", 1, 1, result["error"]) if "error" in result else Report("done", 1, 1, "")
+def _ended(result: dict[str, Any]) -> ProgressUpdate:
+    return ProgressUpdate("failed", 1, 1, result["error"]) if "error" in result else ProgressUpdate("done", 1, 1, "")
 
 
 class _Run:
@@ -151,10 +151,10 @@ class _Run:
                     os.environ[name] = value
         theirs.close()  # so that the connection ends with the process
 
-    def receive(self) -> Report | None:
+    def receive(self) -> ProgressUpdate | None:
         """Its progress; None when it has ended. An error it reports is kept."""
         try:
-            message: Report | UserError = self.reports.recv()
+            message: ProgressUpdate | UserError = self.reports.recv()
         except (EOFError, ConnectionResetError):
             return None
         if isinstance(message, UserError):
@@ -213,7 +213,7 @@ def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
     if config.data.workers is None:
         config.data.workers = max(1, default_workers() // num_runs)
     try:
-        with report_to(reports.send):
+        with redirect_progress(reports.send):
             result = job.work(config, folder)
     except UserError as error:
         reports.send(UserError(str(error)))

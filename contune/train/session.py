@@ -16,7 +16,7 @@ from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
-from contune.files import whole_file
+from contune.files import atomic_file
 from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
@@ -114,7 +114,7 @@ def _train(
         result["last_logged"] = {name: value for name, value in last_line.items() if name not in circumstances}
         result["curves"] = downsampled(metrics)
         if write_report is not None and config.run.report:
-            with whole_file(folder.report_file) as part:
+            with atomic_file(folder.report_file) as part:
                 write_report(
                     part,
                     result=result,
