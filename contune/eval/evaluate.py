@@ -12,7 +12,7 @@ from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
 from contune.eval.features import extract_features
-from contune.eval.measures import MEASURES
+from contune.eval.measures import MEASURES, PREFERENCES, TOP1
 from contune.eval.probes import WEIGHT_PENALTY, Capture, fit_logistic, knn_scores, train_linear
 from contune.models.saved import Classifier, EncoderSpec
 
@@ -94,7 +94,7 @@ def evaluate(
         if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
             add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, "pixels-")
     best = None
-    if key := next((key for key in ("classifier", "linear", "linear-fast") if key in layers), None):
+    if key := next((key for key in PREFERENCES[TOP1] if key in layers), None):
         weight_KD, bias_K = (tensor.detach().cpu() for tensor in layers[key])
         best = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
     return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from contune.console import Advance
 from contune.data.augment import Augmenter, Crops, begin_with_crops, crops_of
 from contune.data.loader import Loader
-from contune.data.sampler import shuffled_order
-from contune.data.sampler import mixed_generator, mixed_seed
+from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
 
 WEIGHT_PENALTY = 1e-4

@@ -18,6 +18,7 @@ import torch
 
 import contune
 from contune import distributed
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, judged_by
 from contune.files import unwritable, write_atomic
 
 METRICS = "metrics.jsonl"
@@ -120,16 +121,14 @@ def build_result(
     views_per_second: float = 0.0,
 ) -> dict[str, Any]:
     """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
-    by_name = {score["name"]: score for score in scores}
-    by_name["linear"] = by_name.get("linear") or by_name.get("linear-fast") or {}
     result: dict[str, Any] = {
         "method": config["method"]["name"],
         "data": config["data"]["name"],
         "encoder": config["model"]["encoder"],
     }
-    for name in ("linear", "knn", "classifier"):
-        if score := by_name.get(name):
-            result |= {f"{name}_{key}": score[key] for key in ("top1", "top5", "protocol")}
+    for column in (LINEAR, KNN, CLASSIFIER):
+        if score := judged_by({"measures": scores}, column):
+            result |= {f"{column}_{key}": score[key] for key in ("top1", "top5", "protocol")}
     return result | {
         "split": config["eval"]["split"],
         "epochs": config["optim"]["epochs"],
