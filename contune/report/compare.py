@@ -141,21 +141,17 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
         if key not in NOT_IN_TITLES and len(set(zip(among, texts, strict=True))) > len(set(among)):
             for row, text in zip(named, texts, strict=True):
                 row += [f"{short_key(key)} {text}"] if text else []
-    found = []
-    for start, row in zip(starts, named, strict=True):
-        more = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
-        found.append(", ".join([start, *row[:MOST_NAMED], *more]))
-    return [
-        f"{title} ({run.name})" if found.count(title) > 1 else title for title, run in zip(found, runs, strict=True)
-    ]
+    for row in named:
+        row[MOST_NAMED:] = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
+    found = [", ".join([start, *row]) for start, row in zip(starts, named, strict=True)]
+    return [f"{name} ({run.name})" if found.count(name) > 1 else name for name, run in zip(found, runs, strict=True)]
 
 
 def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
     """Settings in which runs differ with the value of each run, the method's first; None if a run has no such one."""
     settings = [run.settings for run in runs]
-    keys = sorted(
-        dict.fromkeys(key for each in settings for key in each), key=lambda key: not key.startswith("method.")
-    )
+    known = dict.fromkeys(key for each in settings for key in each)
+    keys = sorted(known, key=lambda key: not key.startswith("method."))
     values = {key: [each.get(key) for each in settings] for key in keys}
     return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
 
@@ -199,21 +195,18 @@ def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evalua
 
 
 def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
-    rows, protocols = [], dict[str, None]()
+    rows, protocols = [], dict[str, int]()
     for group in groups:
         names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
         cells = []
         for column in columns:
             scores = [(run, score) for run in group.runs if (score := run.score(column)) is not None]
-            mean, _, interval = (
-                str(Spread.of([s["top1"] for _, s in scores])).partition(" ") if scores else ("", "", "")
-            )
+            protocols |= {
+                f"{MEASURES[s['name']].title}, {s['split']}, {r.data[1]}: {s['protocol']}": 0 for r, s in scores
+            }
+            mean, _, interval = str(Spread.of([score["top1"] for _, score in scores] or [0.0])).partition(" ")
             note = f" <b>{interval}</b>" if interval else "<small>one seed</small>"
             cells.append(f"<b>{mean}</b>{note}" if scores else html.setting(None))
-            for run, score in scores:
-                protocols[f"{MEASURES[score['name']].title}, {score['split']}, {run.data[1]}: {score['protocol']}"] = (
-                    None
-                )
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
         cells.append(", ".join(str(run.seed) for run in group.runs))
         cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.setting(None))

@@ -23,8 +23,6 @@ from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MEASURES, judged_by
 from contune.report.statistics import wilson_interval
 
 _GENERATOR = '<meta name="generator" content="contune {kind}">'
-_HEAD_LENGTH = 512
-"""Characters that hold the generator of a page of ours."""
 MOST_SKIPPED = 500
 THUMBNAIL_SIDE = 128
 TINY_SIDE = 64
@@ -70,7 +68,7 @@ def page(kind: Kind, title: str, body: str) -> str:
 def is_page(path: Path, kind: Kind) -> bool:
     """Whether `page` wrote this file, of this kind."""
     with path.open(encoding="utf-8") as file:
-        return _GENERATOR.format(kind=kind) in file.read(_HEAD_LENGTH)
+        return _GENERATOR.format(kind=kind) in file.read(512)  # the head holds it
 
 
 def header(what: str, title: str, facts: Sequence[str], *parts: str) -> str:
@@ -190,9 +188,8 @@ def write_report(
     if result["measures"]:
         heads = ("Measure", "Top-1, %", "Top-5, %", "Images")
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
-        parts.append(
-            section("accuracy", "Accuracy", lead, table("accuracies", heads, map(_measure_row, result["measures"])))
-        )
+        shown = table("accuracies", heads, map(_measure_row, result["measures"]))
+        parts.append(section("accuracy", "Accuracy", lead, shown))
     style = METHOD_STYLES.get(result["method"], METHOD_STYLES["tcl"])
     parts += [plots.curves([plots.Logged(metrics, style)]), *images_parts]
     if skipped:
@@ -201,18 +198,15 @@ def write_report(
             for name, reason in skipped[:MOST_SKIPPED]
         ]
         lead = (
-            f"These images could not be decoded. <code>skipped.json</code> lists all, this page at most {MOST_SKIPPED}."
+            f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED} at most."
         )
-        found = table("pairs files", ("File", "What is wrong"), rows)
+        shown = table("pairs files", ("File", "What is wrong"), rows)
         summary = f"<summary>{plural(len(skipped), 'broken image')}</summary>"
-        parts.append(section("skipped", "Left out", lead, "<details>", summary, found, "</details>"))
-    rows = [
-        (f"<code>{escape(f'{part}.{key}')}</code>", setting(v))
-        for part, each in config.items()
-        for key, v in each.items()
-    ]
-    found, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
-    parts.append(section("settings", "Settings", "", "<details>", summary, found, "</details>"))
+        parts.append(section("skipped", "Left out", lead, "<details>", summary, shown, "</details>"))
+    flat = {f"{part}.{key}": value for part, values in config.items() for key, value in values.items()}
+    rows = [(f"<code>{escape(key)}</code>", setting(value)) for key, value in flat.items()]
+    shown, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
+    parts.append(section("settings", "Settings", "", "<details>", summary, shown, "</details>"))
     facts = {
         "Hardware": result["hardware"],
         "Training time": duration(result["seconds"]),
