@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +52,21 @@ def seeds_of(outcomes: Sequence[Outcome]) -> list[list[int]]:
 def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """End to end, in processes of its own; one run fails, and the others are not lost."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, BROKEN, RANDOM, RAW)))
+    pixels = replace(SIMCLR, title="Raw pixels", pixels=True, is_baseline=True)  # of the same run
+    monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, BROKEN, pixels)))
     folder = tmp_path / "small"
     done = contune("experiment", "small", *TINY, "--out", folder, "--parallel", "2", "--save", tmp_path / "saved")
     assert done.code == 2, "one failed"
-    assert f"results  {tmp_path}/saved: 2 new" in done.out
-    assert {path.name for path in folder.iterdir()} == {*DRAWN, "simclr-seed0", "random-seed0"}
+    assert f"results  {tmp_path}/saved: 1 new" in done.out
+    assert {path.name for path in folder.iterdir()} == {*DRAWN, "simclr-seed0"}
     rows = (folder / "table.md").read_text().splitlines()[4:]
     result = read_json(folder / "simclr-seed0" / "result.json")
     assert rows[0].startswith(f"| SimCLR | **{result['linear_top1']:.2f}** |")
     assert "failed" in rows[1]
-    assert rows[2].startswith("| Random | ")
+    assert rows[2].startswith("| Raw pixels | ")
     assert "Broken, seed 0: optim.batch_images=500" in (folder / "table.md").read_text()
     monkeypatch.setattr(many, "_Run", None)  # nothing may be started from here on
-    monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
+    monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, pixels)))
     again = contune("experiment", "small", *TINY, "--out", folder)
     assert again.code == 0, again.err
     saved = contune("experiment", "small", "--from", tmp_path / "saved", "--draw", "--out", tmp_path / "drawn")
