@@ -45,9 +45,6 @@ Pictures = str | Path | Sequence[str | Path | Image.Image]
 """A folder with images at any depth, an image, a parquet file or a folder of them; or a list of paths or PIL images."""
 
 
-# Sources
-
-
 @dataclass(frozen=True)
 class Source:
     """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
@@ -180,9 +177,6 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
     return ImageSet(images=TensorImages(x_NCHW), labels=None, names=names), ()
 
 
-# Embeddings
-
-
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
     """A batch of images with their embeddings."""
@@ -284,9 +278,6 @@ def none_decoded(broken: Sequence[Broken]) -> UserError:
     return UserError(f"no image can be decoded; the first, {broken[0].name!r}, {broken[0].reason}")
 
 
-# The table of embeddings
-
-
 @dataclass(frozen=True, kw_only=True)
 class Written:
     """The result of `write_embeddings`."""
@@ -303,15 +294,12 @@ def write_embeddings(
     out: Path,
     *,
     dtype: str = "float32",
-    batch: int = BATCH,
-    device: str = "auto",
-    broken: str = "skip",
-    workers: int | None = None,
     label_column: str | None = None,
+    **options: Any,
 ) -> Written:
     """Write a parquet table with the columns path, label and embedding. It replaces only an earlier such table.
 
-    The schema metadata `contune` names the encoder.
+    The schema metadata `contune` names the encoder. `options` are those of `embed`.
     """
     if dtype not in KINDS:
         raise unknown("dtype", dtype, KINDS)
@@ -331,7 +319,7 @@ def write_embeddings(
         atomic_file(out) as part_file,
         pq.ParquetWriter(part_file, schema) as writer,
     ):
-        for part in embed(encoder, source, batch=batch, device=device, broken=broken, workers=workers):
+        for part in embed(encoder, source, **options):
             with np.errstate(over="ignore"):
                 values = part.embeddings.astype(kind)
             if not np.isfinite(values).all():
@@ -389,9 +377,6 @@ class Stored:
                     labels=rows["label"].to_pylist(),
                     embeddings=embeddings_BD.astype(np.float32),
                 )
-
-
-# Predictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,13 +441,13 @@ def write_predictions(
     images: Pictures,
     out: Path | None,
     *,
-    batch: int = BATCH,
-    device: str = "auto",
-    broken: str = "skip",
-    workers: int | None = None,
     label_column: str | None = None,
+    **options: Any,
 ) -> Predicted:
-    """Predict all images, and write a .csv, .json or .parquet file. It replaces only an earlier file of predictions."""
+    """Predict all images, and write a .csv, .json or .parquet file. It replaces only an earlier file of predictions.
+
+    `options` are those of `predict`.
+    """
     if out is not None:
         if out.suffix.lower() not in (".csv", ".json", ".parquet"):
             raise UserError(f"--out {out} must end in .csv, .json or .parquet")
@@ -471,7 +456,7 @@ def write_predictions(
     source = open_source(images, label_column)
     parts: list[Predicted] = []
     with progress("predict", source.num, unit="images") as advance:
-        for part in predict(run, source, batch=batch, device=device, broken=broken, workers=workers):
+        for part in predict(run, source, **options):
             parts.append(part)
             advance(sum(len(part.paths) + len(part.broken) for part in parts), "")
     everything = Predicted(

@@ -1,6 +1,5 @@
 """`contune check`: what it counts, what it calls wrong, and what only deserves a look."""
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,29 +80,6 @@ def test_classes_out_of_balance_and_broken_files(tmp_path: Path) -> None:
     (tmp_path / "one" / "1.png").write_bytes(b"")
     assert "✗ classes without a training image that decodes: 1, such as 'one'" in marks(tmp_path)
     assert "✗ 1 of 13 images cannot be decoded (is not an image in a known format: 1)" in marks(tmp_path)
-
-
-def test_parquet_and_sets_by_name(tmp_path: Path) -> None:
-    images = [png(random_pixels(seed)) for seed in range(5)] + [b"no image"]
-    pq.write_table(pa.table({"image": images, "label": [0, 0, 1, 1, 1, 0]}), tmp_path / "set.parquet")
-    (found,) = check(str(tmp_path / "set.parquet")).splits
-    assert found.classes == {"0": 2, "1": 3}
-    assert [broken.name for broken in found.broken] == [f"{tmp_path}/set.parquet#5"]
-    digits = check("digits").splits[0]
-    assert (digits.num, digits.num_gray, digits.broken) == (898, 898, [])
-
-
-def test_the_json_has_everything_and_strange_names(tmp_path: Path) -> None:
-    for name in (b"a\xff\n[b].png", b"fine.png"):
-        with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
-            file.write(b"text" if b"\xff" in name else png(random_pixels(0)))
-    outcome = contune("check", tmp_path, "--out", tmp_path / "check.json")
-    assert outcome.code == 1
-    assert r"a\udcff\n[b].png" in outcome.out
-    report = read_json(tmp_path / "check.json")
-    assert os.fsencode(report["splits"][0]["broken"][0]["name"]).endswith(b"a\xff\n[b].png")
-    assert report["splits"][0]["kinds"] == {"PNG": 1}
-    assert [finding["mark"] for finding in report["findings"]] == ["✗", "✓"]
 
 
 @pytest.mark.parametrize(

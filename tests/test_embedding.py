@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from command_line import contune, train
+from command_line import contune
 from PIL import Image
 from safetensors.torch import save_file
 from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
 
 import contune as library
-from contune.data import load_dataset
 from contune.data.datasets import open_splits
 from contune.embedding import open_source
 from contune.errors import UserError
@@ -88,26 +86,6 @@ def test_parquet_from_any_row_on(run: Path, tmp_path: Path, workers: int) -> Non
         assert [path for part in rest for path in part.paths] == paths[start:]
 
 
-@pytest.mark.parametrize("batch", [7, 1000])
-def test_the_encoder_gets_as_many_at_a_time_as_asked_for(run: Path, tmp_path: Path, batch: int) -> None:
-    photos = write_images(tmp_path / "photos", 70)
-    (photos / "cat" / "003.png").write_text("text")
-    encoder = library.load_encoder(run)
-    sizes: list[int] = []
-    encoder.register_forward_hook(lambda module, inputs, output: sizes.append(len(inputs[0])))
-    parts = list(library.embed(encoder, photos, batch=batch))
-    seen = [len(part.paths) + len(part.broken) for part in parts]
-    assert seen == [min(batch, 70 - start) for start in range(0, 70, batch)]
-    assert sizes == [len(part.paths) for part in parts if part.paths]
-    assert max(sizes) <= batch
-    numbers = [number for number in in_order(70) if number != 3]
-    assert [int(Path(path).stem) for part in parts for path in part.paths] == numbers
-    together = np.concatenate([part.embeddings for part in parts])
-    np.testing.assert_allclose(together, expected(run, numbers), rtol=1e-4, atol=1e-5)
-    (number,) = [number for number, part in enumerate(parts) if part.broken]
-    assert number == 1 // batch  # cat/003.png is the second file
-
-
 def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) -> None:
     given: list[str | Path | Image.Image] = [
         str(photos / "cat" / "000.png"),
@@ -118,16 +96,6 @@ def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) ->
     assert part.paths == [str(given[0]), str(given[1]), "images#2"]
     assert part.labels == [None] * 3
     np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", ["P", "RGB", "L"])
-def test_a_picture_with_a_transparent_colour_is_as_its_file(mode: str, run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.png"
-    picture = Image.fromarray(pixels(0)).convert(mode)
-    picture.save(path, transparency=picture.getpixel((0, 0)))
-    with Image.open(path) as opened:
-        (part,) = library.embed(run, [path, opened])
-    np.testing.assert_array_equal(*part.embeddings)
 
 
 @pytest.mark.parametrize("mode", ["La", "RGBa", "HSV", "CMYK", "1", "I;16"])
@@ -189,14 +157,6 @@ def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels
         (tmp_path / file).write_bytes(png(0))
     ((_, open_part),) = open_source(tmp_path).parts
     assert open_part()[1] == labels
-
-
-def test_names_that_are_no_text(run: Path, tmp_path: Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/a\xff.png", "wb") as file:
-        file.write(png(3))
-    (part,) = library.embed(run, tmp_path)
-    assert part.paths == [f"{tmp_path}/a\\xff.png"]
-    np.testing.assert_allclose(part.embeddings, expected(run, [3]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -352,22 +312,6 @@ def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -
         assert [float(row[f"p({name})"]) for row in from_csv] == pytest.approx(column, abs=1e-5)
         assert [row["probabilities"][name] for row in from_json] == pytest.approx(column, abs=1e-5)
         assert [row[number] for row in from_parquet["probabilities"].to_pylist()] == pytest.approx(column)
-
-
-def test_a_run_keeps_the_probe_that_it_measured(tmp_path: Path) -> None:
-    result = train(tmp_path / "run", "digits", "optim.epochs=1", "optim.batch_images=128")
-    test = load_dataset("digits").test
-    assert test is not None
-    assert test.labels is not None
-    for number in range(len(test)):
-        pixels = test.images.decode(number, None, 1)[0]
-        path = tmp_path / "photos" / str(int(test.labels[number])) / f"{number:03}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path)
-    parts = list(library.predict(tmp_path / "run", tmp_path / "photos"))
-    right = [name == label for part in parts for name, label in zip(part.classes, part.labels, strict=True)]
-    assert 100 * np.mean(right) == pytest.approx(result["linear_top1"], abs=0.3)
-    assert load_classifier(tmp_path / "run").measure == "linear-fast"
 
 
 def test_files_that_are_no_classifier(photos: Path, tmp_path: Path) -> None:

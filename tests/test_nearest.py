@@ -1,7 +1,6 @@
 """`contune search`: the nearest by cosine, from images or from a table, on a page that is safe to open."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -56,17 +55,6 @@ def test_a_table_gives_what_the_images_give(run: Path, photos: Path, table: Path
         assert [hit.similarity for hit in mine.hits] == pytest.approx([hit.similarity for hit in other.hits], abs=1e-6)
 
 
-def test_a_table_made_elsewhere_finds_its_pictures(
-    run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(photos.parent)
-    assert contune("embed", run, "photos", "--out", tmp_path / "x.parquet").code == 0
-    monkeypatch.chdir(tmp_path)
-    (found,) = library.search(run, "x.parquet", photos / "cat" / "000.png", k=3)
-    assert all(Path(hit.path).exists() for hit in found.hits)
-    assert not any(os.path.samefile(hit.path, found.query) for hit in found.hits)
-
-
 def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path) -> None:
     (tmp_path / "copy.png").write_bytes(png(7))
     (found,) = library.search(run, table, tmp_path / "copy.png", k=99)
@@ -75,17 +63,6 @@ def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path)
     assert len(found.hits) == 30
     with pytest.raises(UserError, match="another encoder"):
         library.search(write_run(tmp_path / "other", seed=1), table, tmp_path / "copy.png")
-
-
-def test_a_query_by_other_paths_takes_no_place(run: Path, tmp_path: Path) -> None:
-    photos = write_images(tmp_path / "photos", 9)
-    for name in ("again", "more"):
-        (photos / name).symlink_to(photos / "cat")
-    assert contune("embed", run, photos, "--out", tmp_path / "x.parquet").code == 0
-    for place in (photos, tmp_path / "x.parquet"):
-        (found,) = library.search(run, place, photos / "cat" / "003.png", k=5)
-        assert len(found.hits) == 5
-        assert "003.png" not in {Path(hit.path).name for hit in found.hits}
 
 
 def test_the_best_of_many_batches_are_the_best_of_all() -> None:

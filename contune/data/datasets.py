@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.console import progress as progress_bar
+from contune.console import progress
 from contune.data.cifar import cifar_splits
 from contune.data.decode import Broken, BrokenImageError, decode_image, peek
 from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
@@ -25,7 +25,6 @@ from contune.data.images import (
     Dataset,
     EncodedImages,
     ImageSet,
-    Progress,
     Splits,
     TensorImages,
     Traits,
@@ -60,7 +59,6 @@ def load_dataset(
     test_fraction: float = 0.2,
     split_seed: int = 0,
     broken: str = "stop",
-    progress: Progress | None = None,
 ) -> Dataset:
     """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
 
@@ -70,7 +68,6 @@ def load_dataset(
     Without a test split, the validation split becomes the test split; without either, `test_fraction` of the images is
     held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
     With `broken="skip"` every image is decoded once, and broken images are removed before anything is held out.
-    `progress` follows the images that are decoded to measure an unknown data set's mean and deviation.
     """
     if broken not in BROKEN:
         raise unknown("value for broken images", broken, BROKEN)
@@ -84,7 +81,7 @@ def load_dataset(
         train, test = _hold_out(train, test_fraction, split_seed)
     if val is None:
         train, val = _hold_out(train, val_fraction, split_seed)
-    traits = splits.traits or measure(train, progress)
+    traits = splits.traits or measure(train)
     return Dataset(
         name=name_or_path,
         train=train,
@@ -139,9 +136,6 @@ def where_labels_may_be(columns: Sequence[str], option: str) -> str:
     )
 
 
-# Holding out
-
-
 def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """Positions to keep and positions held out, both ascending, the same for the same seed.
 
@@ -187,9 +181,6 @@ def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, Im
     return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
 
 
-# Broken images
-
-
 def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     """Remove images that cannot be decoded, and list them. Distributed processes share the work."""
     skipped: list[Broken] = []
@@ -200,7 +191,7 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
             continue
         tasks = ranges(len(images), _TASK)[distributed.rank() :: distributed.world_size()]
         found: dict[int, str] = {}
-        with progress_bar(f"check {part}", len(tasks) * _TASK, unit="images") as advance:
+        with progress(f"check {part}", len(tasks) * _TASK, unit="images") as advance:
             reasons = map_in_workers(partial(_broken_in, images.images), tasks, workers=num_workers(len(images)))
             for number, new in enumerate(reasons, 1):
                 found |= new
@@ -224,10 +215,7 @@ def _broken_in(images: EncodedImages, task: range) -> dict[int, str]:
     return reasons
 
 
-# Size and colors
-
-
-def measure(train: ImageSet, progress: Progress | None = None) -> Traits:
+def measure(train: ImageSet) -> Traits:
     """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
     positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
     sample = train.subset(positions)
@@ -237,7 +225,7 @@ def measure(train: ImageSet, progress: Progress | None = None) -> Traits:
         peeks = [peek(source, name) for source, name in zip(sample.images.sources, sample.names, strict=True)]
         image_size = Counter(side for side, _ in peeks).most_common(1)[0][0]
         channels = 1 if all(gray for _, gray in peeks) else 3
-    mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels, progress).numpy())
+    mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std)
 
 
@@ -255,9 +243,6 @@ def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         means.append(round(mean, 4))
         stds.append(round(max(float(np.sqrt(weights @ (levels - mean) ** 2)), 1 / 255), 4))
     return tuple(means), tuple(stds)
-
-
-# Named data sets
 
 
 def digits_splits() -> Splits:

@@ -55,9 +55,6 @@ class TensorImages:
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
         """uint8 (C, H, W), squashed to a square of `size`; None keeps the image's own height and width."""
-        x_CHW = self.tensor[index].numpy()
-        if x_CHW.shape[0] == channels and (size is None or x_CHW.shape[1:] == (size, size)):
-            return x_CHW
         x_HWC = self._pixels(index, channels) if size is None else self.pieces(index, whole, size, channels)[0]
         return channels_first(x_HWC)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fuzzing import cases, damaged, for_all, seeds
-from pictures import WAYS, as_image, bomb, encoded, png, random_pixels
+from pictures import WAYS, as_image, bomb, encoded, random_pixels
 from PIL import Image
 
 from contune.check import inspect
@@ -26,7 +26,6 @@ from contune.data.decode import (
     decode_pieces,
     peek,
     reduction,
-    whole,
 )
 from contune.device import torchvision
 
@@ -50,34 +49,10 @@ def test_lossless_formats_are_exact(kind: str, channels: int) -> None:
     assert np.array_equal(decode(encoded(as_image(x_CHW), kind, **options), channels=channels), x_CHW)
 
 
-def test_gray_becomes_three_equal_channels() -> None:
-    x_1HW = random_pixels(3, channels=1)
-    assert np.array_equal(decode(png(x_1HW)), np.repeat(x_1HW, 3, axis=0))
-
-
-def test_colour_becomes_luma() -> None:
-    x_CHW = random_pixels(4)
-    luma = 0.299 * x_CHW[0] + 0.587 * x_CHW[1] + 0.114 * x_CHW[2]
-    assert np.abs(decode(png(x_CHW), channels=1)[0] - luma).max() <= 1
-
-
 def test_transparent_pixels_show_white_and_half_transparent_ones_blend() -> None:
     image = Image.new("RGBA", (3, 1))
     image.putdata([(0, 0, 0, 0), (40, 80, 120, 255), (0, 0, 0, 51)])
     assert decode(encoded(image))[:, 0].T.tolist() == [[255, 255, 255], [40, 80, 120], [204, 204, 204]]
-
-
-def test_transparent_palette_entry_shows_white() -> None:
-    image = Image.new("P", (2, 1))
-    image.putpalette([0, 0, 0, 9, 8, 7])
-    image.putdata([0, 1])
-    assert decode(encoded(image, transparency=0))[:, 0].T.tolist() == [[255, 255, 255], [9, 8, 7]]
-
-
-def test_gray_with_alpha() -> None:
-    image = Image.new("LA", (2, 1))
-    image.putdata([(77, 255), (0, 0)])
-    assert decode(encoded(image), channels=1).ravel().tolist() == [77, 255]
 
 
 def test_sixteen_bits_keep_their_high_byte() -> None:
@@ -85,13 +60,6 @@ def test_sixteen_bits_keep_their_high_byte() -> None:
     pgm = b"P5 5 1 65535\n" + struct.pack(">5H", *values[0])
     for source in (encoded(Image.fromarray(values)), encoded(Image.fromarray(values), "TIFF"), pgm):
         assert decode(source, channels=1).ravel().tolist() == [0, 0, 1, 128, 255]
-
-
-def test_cmyk_becomes_rgb() -> None:
-    image = Image.new("CMYK", (8, 8), (0, 255, 255, 0))
-    assert decode(encoded(image, "TIFF"))[:, 0, 0].tolist() == [255, 0, 0]
-    jpeg = decode(encoded(image, "JPEG", quality=95)).astype(int)
-    assert np.abs(jpeg - np.array([255, 0, 0])[:, None, None]).max() <= 6
 
 
 TURNS = {
@@ -120,36 +88,6 @@ def test_unreadable_exif_is_ignored_without_a_warning() -> None:
     assert np.array_equal(decode(encoded(as_image(x_CHW), exif=b"Exif\0\0not a TIFF header")), x_CHW)
     assert decode(encoded(as_image(x_CHW), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff")).shape == (3, 8, 8)
     assert list(warnings.filters) == before
-
-
-@pytest.mark.parametrize(("height", "width", "size"), [(40, 30, 8), (8, 8, 20), (100, 16, 16)])
-def test_resize_is_an_antialiased_squash(height: int, width: int, size: int) -> None:
-    x_CHW = random_pixels(7, height=height, width=width)
-    weights = [_triangle(height, size), _triangle(width, size)]
-    expected = np.einsum("yh,chw,xw->cyx", weights[0], x_CHW, weights[1])
-    assert np.abs(decode(png(x_CHW), size=size) - expected).max() <= 1.5
-
-
-def _triangle(old: int, new: int) -> np.ndarray:
-    """(new, old) weights of a triangle as wide as the larger of the two pixel pitches."""
-    scale = max(old / new, 1.0)
-    centres = (np.arange(new) + 0.5) * old / new
-    weights = np.maximum(0, 1 - np.abs((np.arange(old) + 0.5)[None] - centres[:, None]) / scale)
-    normalised: np.ndarray = weights / weights.sum(1, keepdims=True)
-    return normalised
-
-
-def test_large_jpeg_decoded_small_is_near_the_full_decode() -> None:
-    smooth = as_image(random_pixels(8)).resize((1200, 900), Image.Resampling.BICUBIC)
-    jpeg = encoded(smooth, "JPEG", quality=95)
-    full = np.asarray(Image.open(io.BytesIO(jpeg)).resize((64, 64), Image.Resampling.BILINEAR))
-    assert np.abs(decode(jpeg, size=64).astype(int) - full.transpose(2, 0, 1)).mean() < 1
-
-
-def test_peek_tells_the_shorter_side_and_gray() -> None:
-    assert peek(png(random_pixels(0, height=5, width=9)), "a") == (5, False)
-    assert peek(png(random_pixels(0, height=12, width=9, channels=1)), "b") == (9, True)
-    assert peek(encoded(Image.fromarray(np.zeros((4, 4), dtype=np.uint16))), "c") == (4, True)
 
 
 def photo(height: int = 75, width: int = 100, seed: int = 0) -> Image.Image:
@@ -182,12 +120,6 @@ def test_pieces_are_torchvisions_resized_crops_of_the_whole_picture(interpolatio
         assert (off > 1).mean() < (0 if interpolation == "bilinear" else 2e-3) + 1e-9, off.max()
 
 
-def test_a_piece_of_the_wanted_size_is_the_pixels_themselves() -> None:
-    x_CHW = random_pixels(1, 30, 40)
-    (piece,) = cut(png(x_CHW), [(5, 7, 16, 16)], "bicubic", 16)
-    assert np.array_equal(piece.transpose(2, 0, 1), x_CHW[:, 5:21, 7:23])
-
-
 def test_boxes_are_chosen_for_the_picture_as_it_is_turned() -> None:
     """Orientation 6: stored lying on its side, 1200 wide and 900 high; shown 900 wide and 1200 high."""
     image = photo(900, 1200)
@@ -206,13 +138,6 @@ def test_boxes_are_chosen_for_the_picture_as_it_is_turned() -> None:
     assert seen == [(1200, 900)] * 2
 
 
-def test_a_jpeg_is_decoded_smaller_only_as_far_as_every_piece_allows() -> None:
-    large, small = Piece(0, 0, 900, 1200, "bicubic"), Piece(40, 40, 130, 200, "bicubic")
-    assert [reduction([large], size) for size in (500, 225, 224, 112, 56, 20)] == [1, 2, 2, 4, 8, 8]
-    assert reduction([large, small], 32) == 2
-    assert reduction([small], 64) == 1
-
-
 @pytest.mark.parametrize("size", [16, 50, 100])
 def test_pieces_of_a_jpeg_decoded_smaller_are_near_those_of_the_whole(size: int) -> None:
     """Within two levels on average: the decoder averages blocks, and a box is moved by up to half a pixel of them."""
@@ -222,30 +147,6 @@ def test_pieces_of_a_jpeg_decoded_smaller_are_near_those_of_the_whole(size: int)
     image = Image.open(io.BytesIO(jpeg))
     for box, ours in zip(boxes, cut(jpeg, boxes, "bicubic", size), strict=True):
         assert np.abs(ours.astype(int) - torchvisions(image, box, "bicubic", size)).mean() < 2
-
-
-def test_squashing_is_the_piece_of_everything() -> None:
-    source = png(random_pixels(3, 20, 30))
-    squashed = decode_image(source, "it", size=8, channels=3)
-    (piece,) = decode_pieces(source, "it", whole, size=8, channels=3)
-    assert np.array_equal(piece.transpose(2, 0, 1), squashed)
-
-
-@pytest.mark.parametrize("mode", ["L", "CMYK", "P", "RGBA"])
-def test_other_colours_are_cut_too(mode: str) -> None:
-    image = photo().convert(mode)
-    source = encoded(image, "JPEG" if mode in ("L", "CMYK") else "PNG")
-    expected = decode_image(source, "it", size=None, channels=3)[:, 10:50, 20:50]
-    (piece,) = cut(source, [(10, 20, 40, 30)], "bilinear", 20)
-    assert np.abs(piece.mean((0, 1)) - expected.mean((1, 2))).max() < 2
-
-
-def test_an_error_in_the_cut_is_not_blamed_on_the_picture() -> None:
-    def fails(height: int, width: int) -> list[Piece]:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        decode_pieces(encoded(photo(), "JPEG"), "it", fails, size=8, channels=3)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -278,13 +179,6 @@ def test_a_program_for_another_program_is_no_image() -> None:
     assert postscript.startswith(b"%!PS")
     with pytest.raises(BrokenImageError, match="known format"):
         decode(postscript)
-
-
-def test_of_an_animation_the_first_frame_counts() -> None:
-    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "green", "blue")]
-    for kind in ("GIF", "WEBP", "PNG"):
-        animated = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
-        assert decode(animated, size=8)[:, 0, 0].tolist() == pytest.approx([255, 0, 0], abs=8)
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 5000), (20_000, 1), (4000, 3)])

@@ -43,15 +43,6 @@ def test_split_folders(tmp_path: Path, held: str) -> None:
     assert (len(dataset.train), dataset.test.labels.tolist(), dataset.val) == (5, [1, 1], None)
 
 
-def test_train_val_and_test_folders(tmp_path: Path) -> None:
-    for number, part in enumerate(("train", "val", "test"), start=1):
-        write_classes(tmp_path / part, a=number, b=number)
-    dataset = load_dataset(str(tmp_path), val_fraction=0.5)
-    assert dataset.val is not None
-    assert dataset.test is not None
-    assert [len(part) for part in (dataset.train, dataset.val, dataset.test)] == [2, 4, 6]
-
-
 def test_a_class_of_trains_is_a_class(tmp_path: Path) -> None:
     write_classes(tmp_path, train=2, plane=2, car=2)
     assert folder_splits(tmp_path).class_names == ("car", "plane", "train")
@@ -99,14 +90,6 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     assert len(names) < 12
     with pytest.raises(UserError, match=r"dead\.png' cannot be read"):
         splits.train.resident(8, 3)
-
-
-def test_gray_and_colour_together_are_colour(tmp_path: Path) -> None:
-    gray = write_png(tmp_path / "a" / "1.png", random_pixels(0, channels=1))
-    write_png(tmp_path / "b" / "2.png", random_pixels(1))
-    dataset = load_dataset(str(tmp_path), test_fraction=0.0)
-    assert (dataset.channels, dataset.image_size) == (3, 8)
-    assert np.array_equal(dataset.train.resident(8, 3)[0].numpy(), np.repeat(gray, 3, axis=0))
 
 
 def test_odd_names_are_read_and_named(tmp_path: Path) -> None:

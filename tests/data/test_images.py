@@ -73,18 +73,6 @@ def test_tensor_images_convert_like_encoded_ones() -> None:
     assert torch.equal(gray.resident(8, 3), torch.from_numpy(x_NCHW[:, :1]).expand(-1, 3, -1, -1))
 
 
-def test_tensor_images_of_the_right_shape_are_not_copied() -> None:
-    x_NCHW = torch.zeros(2, 1, 4, 4, dtype=torch.uint8)
-    images = ImageSet(images=TensorImages(x_NCHW), labels=None, names=["a", "b"])
-    assert images.resident(4, 1).data_ptr() == x_NCHW.data_ptr()
-
-
-def test_oblong_tensor_images_keep_their_shape_without_a_size() -> None:
-    x_NCHW = torch.from_numpy(random_pixels(0, 4, 6)).unsqueeze(0)
-    assert np.array_equal(TensorImages(x_NCHW).decode(0, None, 3), x_NCHW[0].numpy())
-    assert TensorImages(x_NCHW).decode(0, 5, 3).shape == (3, 5, 5)
-
-
 def square(number: int) -> int:
     return number * number
 

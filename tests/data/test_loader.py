@@ -11,7 +11,7 @@ from pictures import write_picture
 from safetensors.torch import load_file
 from torch import Tensor
 
-from contune.data import ImageSet, TensorImages, load_dataset
+from contune.data import load_dataset
 from contune.data.augment import Augmenter, Crops, build_policy, crops_of, slice_params
 from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader, in_order, to_device
 from contune.data.sampler import mixed_generator
@@ -52,18 +52,6 @@ def test_streamed_batches_are_the_resident_ones(photos: Path, workers: int) -> N
     assert len(resident) == len(streamed) == 6
     assert_same(list(streamed.batches(STEPS)), list(resident.batches(STEPS)))
     assert [part.tolist() for part in in_order(5, 2)] == [[0, 1], [2, 3], [4]]
-
-
-def test_a_batch_holds_the_images_it_was_asked_for_and_the_limit_is_their_size() -> None:
-    images = torch.arange(6, dtype=torch.uint8)[:, None, None, None].expand(6, 1, 8, 8).contiguous()
-    image_set = ImageSet(images=TensorImages(images), labels=torch.arange(6) * 10, names=list("abcdef"))
-    exact = 6 * 8 * 8 / 2**30
-    for resident_gib, kind in ((exact, ResidentLoader), (exact * 0.99, StreamLoader)):
-        loader = build_loader(image_set, size=8, channels=1, device=CPU, resident_gib=resident_gib, workers=0)
-        assert isinstance(loader, kind)
-        for indices_B, (images_BCHW, labels_B) in zip(STEPS, loader.batches(STEPS), strict=True):
-            assert labels_B is not None
-            assert images_BCHW[:, 0, 3, 3].tolist() == (labels_B // 10).tolist() == indices_B.tolist()
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -119,11 +107,6 @@ def test_crops_do_not_depend_on_workers_first_step_or_rank(photos: Path, cropped
     assert_same(list(loader.batches(own, draw_crops(own, start=2))), second)
 
 
-def test_a_resident_loader_leaves_crops_to_the_device(photos: Path) -> None:
-    loader = open_loader(photos, 1.0)
-    assert_same(list(loader.batches(STEPS, draw_crops(STEPS))), list(loader.batches(STEPS)))
-
-
 @pytest.mark.gpu
 def test_batches_copied_ahead_arrive_whole_and_in_order() -> None:
     """Work on the device is slow and the copies are quick, so one that came too early would be seen."""
@@ -140,14 +123,6 @@ def test_batches_copied_ahead_arrive_whole_and_in_order() -> None:
             weights = weights @ weights / weights.norm()
         sums.append(images_BCHW.float().mean() * 100 + labels_B.float().mean())
     assert torch.stack(sums).tolist() == pytest.approx([101.0 * number for number in range(20)])
-
-
-@pytest.mark.gpu
-def test_cropped_batches_on_a_gpu_are_those_on_the_host(photos: Path, cropped: list[Batch]) -> None:
-    images = load_dataset(str(photos), test_fraction=0.0).train
-    loader = StreamLoader(images, size=8, channels=3, device=torch.device("cuda"), workers=2)
-    found = list(loader.batches(STEPS, draw_crops(STEPS)))
-    assert_same([(views.cpu(), None if labels is None else labels.cpu()) for views, labels in found], cropped)
 
 
 def run(photos: Path) -> tuple[str, ...]:

@@ -66,18 +66,6 @@ def test_hub_folder_comes_back_exactly(tmp_path: Path) -> None:
     assert (dataset.image_size, dataset.channels) == (8, 3)
 
 
-def test_one_file_is_split(tmp_path: Path) -> None:
-    path = write(tmp_path / "test-all.parquet", img=structs(range(20)), label=[0, 1] * 10)
-    dataset = load_dataset(str(path), test_fraction=0.2, val_fraction=0.25)
-    assert dataset.test is not None
-    assert dataset.val is not None
-    assert [len(part) for part in (dataset.train, dataset.val, dataset.test)] == [12, 4, 4]
-    assert np.array_equal(
-        dataset.test.resident(8, 3).numpy(),
-        pixels_of([int(name.split("#")[1]) for name in dataset.test.names]),
-    )
-
-
 def test_validation_shards_and_split_folders(tmp_path: Path) -> None:
     write(tmp_path / "default" / "train" / "0000.parquet", image=structs(range(4)), label=[0, 1, 0, 1])
     write(tmp_path / "default" / "validation" / "0000.parquet", image=structs([7]), label=[1])
@@ -89,20 +77,6 @@ def test_validation_shards_and_split_folders(tmp_path: Path) -> None:
     dataset = load_dataset(str(tmp_path))
     assert dataset.test is not None
     assert (len(dataset.test), dataset.val) == (1, None)
-
-
-def test_shards_without_a_split_in_their_names_are_training_data(tmp_path: Path) -> None:
-    write(tmp_path / "part-1.parquet", image=structs([1]), label=[1])
-    write(tmp_path / "part-0.parquet", image=structs([0]), label=[0])
-    splits = parquet_splits(tmp_path)
-    assert np.array_equal(splits.train.resident(8, 3).numpy(), pixels_of([0, 1]))
-
-
-def test_a_plain_binary_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", payload=[png(random_pixels(s)) for s in (3, 4)], y=[0, 1])
-    splits = parquet_splits(path)
-    assert np.array_equal(splits.train.resident(8, 3).numpy(), pixels_of([3, 4]))
-    assert splits.class_names == ("0", "1")
 
 
 def test_usual_names_win_over_other_binary_columns(tmp_path: Path) -> None:
@@ -141,14 +115,6 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
     assert "--label-column kind" in contune("check", path).out
 
 
-def test_a_class_label_of_any_name_is_found(tmp_path: Path) -> None:
-    table = pa.table({"image": structs([1, 2]), "breed": [1, 0]})
-    features = {"image": {"_type": "Image"}, "breed": {"_type": "ClassLabel", "names": ["pug", "vizsla"]}}
-    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    pq.write_table(table, tmp_path / "x.parquet")
-    assert parquet_splits(tmp_path / "x.parquet").class_names == ("pug", "vizsla")
-
-
 @pytest.mark.parametrize(
     ("values", "class_names", "labels"),
     [
@@ -185,12 +151,6 @@ def test_hidden_test_labels_are_no_labels(tmp_path: Path) -> None:
     assert splits.test is not None
     assert splits.test.labels is None
     assert splits.class_names == names
-
-
-def test_broken_metadata_counts_as_none(tmp_path: Path) -> None:
-    table = pa.table({"image": structs([1, 2]), "label": [0, 1]})
-    pq.write_table(table.replace_schema_metadata({"huggingface": "{not json"}), tmp_path / "x.parquet")
-    assert parquet_splits(tmp_path / "x.parquet").class_names == ("0", "1")
 
 
 def test_streamed_images_leave_nothing_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,15 +194,6 @@ def test_shards_that_do_not_belong_together(tmp_path: Path) -> None:
     outside = write(tmp_path / "c.parquet", ("a", "b"), image=structs([1, 2]), label=[0, 2])
     with pytest.raises(UserError, match=r"label 2 .* outside"):
         parquet_splits(outside)
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    path = write(tmp_path / "bad.parquet", image=structs(range(4)), label=[0, 1, 0, 1])
-    content = path.read_bytes()
-    for damage in (b"", content[:100], content[:4] + bytes(196) + content[200:]):
-        path.write_bytes(damage)
-        with pytest.raises(UserError, match="not a complete parquet file"):
-            parquet_splits(path)
 
 
 @cases
