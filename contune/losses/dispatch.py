@@ -113,4 +113,4 @@ def warn_if_nothing_usable(total_N: Tensor, need: str = POSITIVE) -> None:
             return
         _sizes_seen.add(num)
     if not total_N.any():
-        warnings.warn(f"The loss is 0: no anchor in this batch of {num} has {need}.", stacklevel=2)
+        warnings.warn(f"no anchor in this batch of {num} has {need}. The loss is 0.", stacklevel=2)

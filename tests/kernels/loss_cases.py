@@ -1,28 +1,32 @@
-"""Problems for the loss engine, every backend's answer to them, and how far it is from float64 on the whole matrix."""
+"""Problems for the loss engine, every backend's answer to them, and its distance from float64 on the whole matrix."""
 
 import random
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from contune.kernels.problem import Knobs
-from contune.losses import pairs
-from contune.losses.dispatch import pair_loss
+from contune.kernels import LossSettings
+from contune.losses import dispatch, supcon_loss, tcl_loss
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """Where `fused` runs: through Triton's interpreter where there is no GPU."""
 CLASSES: dict[str, Callable[[int], int]] = {"one": lambda _: 1, "two": lambda _: 2, "half": lambda num: num // 2}
-_ASKING = {"anchors": slice(0, 1), "candidates": slice(1, 2), "both": slice(0, 2)}
+ASKING = {"anchors": slice(0, 1), "candidates": slice(1, 2), "both": slice(0, 2)}
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "plain": lambda z: z,
     "turned": lambda z: z.T.contiguous().T,
     "gaps": lambda z: z.repeat_interleave(2, dim=1)[:, ::2],
 }
+LossOf = Callable[..., Tensor]
 
 
 class Case(NamedTuple):
@@ -45,15 +49,6 @@ class Case(NamedTuple):
         return "-".join(str(value) for value in self)
 
 
-class Batch(NamedTuple):
-    z: Tensor
-    candidates: Tensor | None
-    labels: Tensor | None
-    candidate_labels: Tensor | None
-    positives: Tensor | None
-    upstream: Tensor
-
-
 class Answer(NamedTuple):
     """In float64, on the CPU."""
 
@@ -61,7 +56,7 @@ class Answer(NamedTuple):
     grads: list[Tensor]
 
 
-def batch_of(case: Case) -> Batch:
+def inputs_of(case: Case) -> dict[str, Tensor | None]:
     """The case's tensors in float64, the same for every backend."""
     draw = torch.Generator().manual_seed(case.num * 7919 + case.dim)
     columns = case.candidates or case.num
@@ -71,14 +66,14 @@ def batch_of(case: Case) -> Batch:
     mask = torch.rand(case.num, columns, generator=draw) < torch.rand(case.num, 1, generator=draw) * 0.4
     weights = mask * torch.rand(case.num, columns, generator=draw, dtype=torch.float64)
     shape = (case.num,) if case.reduction == "none" else ()
-    return Batch(
-        z,
-        candidates if case.candidates else None,
-        labels if case.pairs == "labels" else None,
-        candidate_labels if case.pairs == "labels" and case.candidates else None,
-        {"labels": None, "mask": mask, "weights": weights}[case.pairs],
-        torch.randn(shape, generator=draw, dtype=torch.float64) * 3,
-    )
+    return {
+        "z": z,
+        "labels": labels if case.pairs == "labels" else None,
+        "positives": {"labels": None, "mask": mask, "weights": weights}[case.pairs],
+        "candidates": candidates if case.candidates else None,
+        "candidate_labels": candidate_labels if case.pairs == "labels" and case.candidates else None,
+        "upstream": torch.randn(shape, generator=draw, dtype=torch.float64) * 3,
+    }
 
 
 def answer(
@@ -88,35 +83,29 @@ def answer(
     *,
     rounded: torch.dtype | None = None,
     precision: str = "high",
-    device: torch.device | None = None,
 ) -> Answer:
     """rounded: the type that embeddings are brought to first, so that an oracle sees what the other one saw."""
-    batch, device = batch_of(case), device or torch.device("cpu")
-    z, candidates = (_laid_out(x, case, rounded or dtype, dtype, device) for x in (batch.z, batch.candidates))
-    assert z is not None
-    leaves = [z] if candidates is None else [z, candidates][_ASKING[case.asking]]
-    for leaf in leaves:
-        leaf.requires_grad_()
+    device = DEVICE if backend == "fused" else torch.device("cpu")
+    given = {name: None if x is None else x.to(device) for name, x in inputs_of(case).items()}
+    for name in ("z", "candidates"):
+        x = given[name]
+        if x is not None:
+            given[name] = LAYOUTS[case.layout](x.to(rounded or dtype).to(dtype)).detach()
+    upstream = given.pop("upstream")
+    assert upstream is not None
+    both = [given["z"], given["candidates"]]
+    leaves = [x.requires_grad_() for x in (both[ASKING[case.asking]] if case.candidates else both[:1]) if x is not None]
+    settings = LossSettings(
+        case.temperature, case.k1, case.k2, case.variant, precision, case.normalize, case.reduction
+    )  # fmt: skip
     with warnings.catch_warnings():
-        _allow_what_kernels_do()
-        given = (_to(batch.labels, device), _to(batch.positives, device))
-        loss = pair_loss(
-            pairs.Batch(z, *given, candidates, _to(batch.candidate_labels, device)),
-            Knobs(case.temperature, case.k1, case.k2, case.variant, precision),
-            normalize=case.normalize,
-            reduction=case.reduction,
-            backend=backend,
-            distributed=False,
-        )
-        grads = torch.autograd.grad(loss, leaves, batch.upstream.to(device, loss.dtype))
+        warnings.filterwarnings("ignore", ".*no anchor in this batch")
+        # Infinities that a mask then drops: a GPU is silent about them, the interpreter's numpy is not.
+        warnings.filterwarnings("ignore", "(overflow|invalid value|divide by zero) encountered", RuntimeWarning)
+        loss = dispatch.pair_loss(**given, settings=settings, backend=backend, whole_batch=False)  # type: ignore[arg-type]
+        grads = torch.autograd.grad(loss, leaves, upstream.to(loss.dtype))
     assert all(grad.dtype == dtype for grad in grads)
     return Answer(loss.detach().double().cpu(), [grad.double().cpu() for grad in grads])
-
-
-def _allow_what_kernels_do() -> None:
-    """Infinities that a mask then drops: a GPU says nothing of them, and the interpreter's numpy does."""
-    warnings.filterwarnings("ignore", "no anchor in this batch")
-    warnings.filterwarnings("ignore", "(overflow|invalid value|divide by zero) encountered", RuntimeWarning)
 
 
 def well_conditioned(case: Case) -> bool:
@@ -134,6 +123,12 @@ def assert_close(actual: Answer, expected: Answer, tolerance: float) -> None:
     assert relative_error(actual.loss, expected.loss) <= tolerance
     for one, other in zip(actual.grads, expected.grads, strict=True):
         assert relative_error(one, other) <= tolerance
+
+
+def assert_same_bits(one: Answer, other: Answer) -> None:
+    for first, second in zip((one.loss, *one.grads), (other.loss, *other.grads), strict=True):
+        assert first.isfinite().all()
+        assert torch.equal(first, second)
 
 
 def float32_tolerance(temperature: float) -> float:
@@ -160,7 +155,7 @@ def all_pairs(**axes: Sequence[Any]) -> list[Case]:
 
 
 def _embeddings(rows: int, case: Case, draw: torch.Generator) -> Tensor:
-    """Of length 0.5 to 1.5 where they are not normalised, and of any length where they are."""
+    """Of length 0.5 to 1.5 where they are not normalized, and of any length where they are."""
     z = torch.randn(rows, case.dim, generator=draw, dtype=torch.float64)
     length = torch.rand(rows, 1, generator=draw, dtype=torch.float64) + 0.5
     return z if case.normalize else F.normalize(z, dim=1) * length
@@ -173,11 +168,81 @@ def _labels(rows: int, case: Case, draw: torch.Generator) -> Tensor:
     return torch.randint(0, max(1, CLASSES[case.classes](case.num)), (rows,), generator=draw) * 3 + 5
 
 
-def _laid_out(
-    x: Tensor | None, case: Case, rounded: torch.dtype, dtype: torch.dtype, device: torch.device
-) -> Tensor | None:
-    return None if x is None else LAYOUTS[case.layout](x.to(rounded).to(device, dtype)).detach()
+class Way(NamedTuple):
+    """To compute a loss."""
+
+    backend: str
+    dtype: torch.dtype
+    precision: str = "high"
+
+    def __str__(self) -> str:
+        return f"{self.backend}-{self.precision}-{self.dtype}".replace("torch.", "")
+
+    def tensor(self, values: Tensor) -> Tensor:
+        return values.to(DEVICE if self.backend == "fused" else "cpu")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"backend": self.backend, "precision": self.precision}
 
 
-def _to(x: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if x is None else x.to(device)
+DENSE, CHUNKED = Way("dense", torch.float64), Way("chunked", torch.float64)
+FUSED = [Way("fused", torch.float32), Way("fused", torch.float32, "fast")]
+WAYS = [DENSE, Way("dense", torch.float32), CHUNKED, Way("chunked", torch.float32), *FUSED]
+every_way = pytest.mark.parametrize("way", WAYS, ids=str)
+closed_ways = pytest.mark.parametrize("way", WAYS[2:], ids=str)
+"""The ones with a gradient in closed form."""
+quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+"""Triton's interpreter computes with numpy, which warns of infinities and NaN where a GPU does not."""
+
+
+def rows(num: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(num, dim, generator=torch.Generator().manual_seed(num), dtype=torch.float64).to(dtype)
+
+
+def supcon_in(z: Tensor, labels: Tensor, **settings: Any) -> Tensor:
+    return supcon_loss(z, labels, variant="in", **settings)
+
+
+def solved(
+    way: Way, z: Tensor, labels: Tensor, *, loss_of: LossOf = tcl_loss, **settings: Any
+) -> tuple[Tensor, Tensor]:
+    """Loss and gradient of its sum, in float64."""
+    leaf = way.tensor(z.to(way.dtype)).detach().requires_grad_()
+    loss = loss_of(leaf, way.tensor(labels), **(way.settings | settings))
+    (grad,) = torch.autograd.grad(loss.sum(), leaf)
+    return loss.detach().double().cpu(), grad.double().cpu()
+
+
+class _LargestTensor(TorchDispatchMode):
+    num_elements: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        made = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        self.num_elements = max([self.num_elements, *made])
+        return result
+
+
+def largest_tensor(compute: Callable[[Tensor], Tensor], z_ND: Tensor) -> int:
+    """Elements of the largest tensor that `compute` and its gradient make."""
+    leaf = z_ND.detach().requires_grad_()
+    largest = _LargestTensor()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    with largest:
+        torch.autograd.grad(compute(leaf), leaf)
+    return largest.num_elements
+
+
+def poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in all memory that is handed out unwritten."""
+
+    def poisoned(make: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+        tensor = make(*args, **kwargs)
+        return tensor.fill_(torch.nan if tensor.is_floating_point() else 10**6)
+
+    monkeypatch.setattr(torch, "empty", partial(poisoned, torch.empty))
+    monkeypatch.setattr(torch, "empty_like", partial(poisoned, torch.empty_like))
+    new_empty = Tensor.new_empty
+    monkeypatch.setattr(Tensor, "new_empty", lambda *args, **kwargs: poisoned(new_empty, *args, **kwargs))
+    assert torch.empty(3).isnan().all()
+    assert torch.ones(3).new_empty(2).isnan().all()

@@ -75,7 +75,7 @@ def test_masks_and_ids_are_taken_too() -> None:
 @pytest.mark.parametrize("loss", [triplet_loss, npair_loss])
 def test_one_class_is_a_zero_with_zero_gradient_and_duplicates_are_finite(loss: type) -> None:
     z = random_unit(4).requires_grad_()
-    with pytest.warns(UserWarning, match=r"of 4 has both a positive and a negative, .* batches of two or more classes"):
+    with pytest.warns(UserWarning, match="of 4 has both a positive and a negative"):
         value = loss(z, torch.zeros(4, dtype=torch.long))
     value.backward()
     assert value == 0
@@ -90,10 +90,15 @@ def test_one_class_is_a_zero_with_zero_gradient_and_duplicates_are_finite(loss: 
 
 def test_wrong_knobs() -> None:
     z, labels = random_unit(4), torch.tensor([0, 0, 1, 1])
-    with pytest.raises(UserError, match="margin must be 0 or above"):
+    with pytest.raises(UserError, match="margin"):
         triplet_loss(z, labels, margin=-1.0)
-    with pytest.raises(UserError, match="temperature must be above 0"):
+    with pytest.raises(UserError, match="temperature"):
         npair_loss(z, labels, temperature=0.0)
+    for loss in (triplet_loss, npair_loss):
+        with pytest.raises(UserError, match="reduction"):
+            loss(z, labels, reduction="avg")
+        with pytest.raises(UserError, match="labels"):
+            loss(z, labels[:3])
 
 
 @pytest.mark.filterwarnings("ignore:no anchor")

@@ -1,0 +1,194 @@
+"""The autograd function over the backends: candidates, `torch.compile`, changes in place, and what it refuses."""
+
+import pytest
+import torch
+from loss_cases import (
+    ASKING,
+    CHUNKED,
+    FUSED,
+    Case,
+    LossOf,
+    Way,
+    answer,
+    assert_close,
+    closed_ways,
+    every_way,
+    inputs_of,
+    quiet,
+    rows,
+    supcon_in,
+)
+from torch import Tensor
+from torch.nn import functional as F
+
+from contune.errors import UserError
+from contune.kernels import autograd
+from contune.losses import ntxent_loss, supcon_loss, tcl_loss
+
+pytestmark = quiet
+
+
+def nested(z: Tensor, candidates: Tensor, positive: Tensor, tau: float, k1: float, k2: float) -> Tensor:
+    """Equations 6 to 8 over other candidates, anchor by anchor."""
+    losses = []
+    for anchor, is_positive in zip(z, positive, strict=True):
+        s = candidates @ anchor
+        near, far = s[is_positive], s[~is_positive]
+        D = (near / tau).exp().sum() + k1 * (-near).exp().sum() + k2 * (far / tau).exp().sum()
+        losses.append(D.log() - near.mean() / tau if len(near) else D * 0)
+    return torch.stack(losses)
+
+
+@pytest.mark.parametrize("pairs", ["labels", "mask"])
+def test_dense_with_candidates_is_the_nested_loop(pairs: str) -> None:
+    case = Case(37, 16, "half", 0.1, 50.0, 1.5, pairs=pairs, candidates=53)
+    given = inputs_of(case)
+    z, candidates, labels, others = (given[name] for name in ("z", "candidates", "labels", "candidate_labels"))
+    assert z is not None
+    assert candidates is not None
+    positive = given["positives"]
+    if labels is not None and others is not None:
+        positive = labels[:, None] == others[None, :]
+    assert positive is not None
+    leaves = (z.requires_grad_(), candidates.requires_grad_())
+    loss = nested(F.normalize(z, dim=1), F.normalize(candidates, dim=1), positive, 0.1, 50.0, 1.5)
+    expected = torch.autograd.grad(loss, leaves, given["upstream"])
+    actual = answer(case, "dense")
+    torch.testing.assert_close(actual.loss, loss.detach(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(tuple(actual.grads), expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("asking", ASKING)
+@pytest.mark.parametrize(("num", "candidates"), [(1, 53), (100, 1), (70, 53)])
+def test_those_who_ask_for_a_gradient_get_it(asking: str, num: int, candidates: int) -> None:
+    for pairs in ("labels", "mask", "weights"):
+        case = Case(num, 16, "two", pairs=pairs, candidates=candidates, asking=asking)
+        assert_close(answer(case, "chunked"), answer(case, "dense"), 1e-10)
+    case = Case(num, 16, "two", candidates=candidates, asking=asking)
+    expected = answer(case, "dense", rounded=torch.float32)
+    assert_close(answer(case, "fused", torch.float32, precision="high"), expected, 1e-5)
+    assert_close(answer(case, "fused", torch.float32, precision="fast"), expected, 2e-3)
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+def test_an_embedding_among_the_candidates_is_a_positive_of_itself(backend: str) -> None:
+    """Nobody but the caller knows that it is the same one."""
+    z, labels = rows(10).requires_grad_(), torch.arange(10)
+    loss = tcl_loss(z, labels, candidates=z, candidate_labels=labels, backend=backend)
+    expected = tcl_loss(z, positives=torch.eye(10) > 0, candidates=z.detach(), backend="dense")
+    torch.testing.assert_close(loss, expected)
+    (grad,) = torch.autograd.grad(loss, z)
+    apart = [z.detach().clone().requires_grad_() for _ in range(2)]
+    loss = tcl_loss(apart[0], labels, candidates=apart[1], candidate_labels=labels, backend="dense")
+    torch.testing.assert_close(grad, sum(torch.autograd.grad(loss, apart)))
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+def test_every_loss_takes_candidates_and_labels_of_any_integer_type(backend: str) -> None:
+    z, queue = rows(4), rows(9)
+    ids, queue_ids = torch.arange(4), torch.arange(9, dtype=torch.uint8) % 4
+    expected = tcl_loss(z, ids, candidates=queue, candidate_labels=queue_ids, k1=0.0, temperature=0.2, backend="dense")
+    supcon = supcon_loss(z, ids, candidates=queue, candidate_labels=queue_ids, temperature=0.2, backend=backend)
+    ntxent = ntxent_loss(z, ids, candidates=queue, candidate_ids=queue_ids, backend=backend)
+    torch.testing.assert_close(supcon, expected)
+    torch.testing.assert_close(ntxent, expected)
+
+
+@pytest.mark.parametrize("num", [9, 600])
+def test_a_queue_may_be_of_a_better_type_than_what_autocast_gives(num: int) -> None:
+    z, queue, ids = rows(num).bfloat16().requires_grad_(), rows(num + 1).float(), torch.arange(num + 1) % 4
+    exact = z.detach().float().requires_grad_()
+    for leaf in (z, exact):
+        loss = tcl_loss(leaf, ids[:num], candidates=queue, candidate_labels=ids)
+        assert loss.dtype == torch.float32
+        loss.backward()
+    assert z.grad is not None
+    assert exact.grad is not None
+    torch.testing.assert_close(z.grad, exact.grad.bfloat16())
+
+
+@closed_ways
+def test_a_second_derivative_is_refused_with_the_way_out(way: Way) -> None:
+    z, labels = way.tensor(rows(9, dtype=way.dtype)).requires_grad_(), way.tensor(torch.arange(9) % 2)
+    loss = tcl_loss(z, labels, **way.settings)
+    assert not tcl_loss(z.detach(), labels, **way.settings).requires_grad
+    with pytest.raises(UserError, match="no second derivative"):
+        torch.autograd.grad(loss, z, create_graph=True)
+
+
+@every_way
+def test_losses_of_anchors_may_be_weighed_in_place(way: Way) -> None:
+    z = way.tensor(rows(8).to(way.dtype)).detach().requires_grad_()
+    labels, weights = way.tensor(torch.arange(8) % 2), way.tensor(torch.arange(8))
+    grads = []
+    for in_place in (True, False):
+        losses = tcl_loss(z, labels, reduction="none", **way.settings)
+        weighed = losses.mul_(weights) if in_place else losses * weights
+        grads.append(torch.autograd.grad(weighed.sum(), z)[0])
+    torch.testing.assert_close(*grads)
+
+
+def test_what_the_backward_pass_needs_cannot_be_changed_unnoticed() -> None:
+    z, labels, positives = rows(8).requires_grad_(), torch.arange(8) % 2, torch.rand(8, 8).double()
+    loss = tcl_loss(z, positives=positives, backend="chunked")
+    positives.fill_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    leaf = FUSED[0].tensor(rows(8).float()).requires_grad_()
+    labels = FUSED[0].tensor(labels)
+    loss = tcl_loss(leaf, labels, backend="fused", reduction="none").sum()
+    labels.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    loss = tcl_loss(z, torch.arange(8) % 2, backend="chunked")
+    with torch.no_grad():
+        z.mul_(2)
+    loss.backward()  # computed from the normalized copy
+
+
+def gradient(loss: Tensor, z: Tensor) -> Tensor:
+    return torch.autograd.grad(loss.sum(), z)[0]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(("backend", "dtype"), [("chunked", torch.float64), ("auto", torch.float32)])
+def test_the_operator_keeps_the_rules_for_operators(reduction: str, backend: str, dtype: torch.dtype) -> None:
+    z, labels = rows(9, dtype=dtype).requires_grad_(), torch.arange(9) % 2
+    arguments = (z, labels, [0.1, 5000.0, 1.5], f"out high {reduction} {backend}", True)
+    torch.library.opcheck(autograd.pair_loss_op, arguments)
+
+
+@pytest.mark.parametrize("way", [CHUNKED, *FUSED], ids=str)
+@pytest.mark.parametrize(("reduction", "loss_of"), [("mean", tcl_loss), ("none", tcl_loss), ("sum", supcon_in)])
+def test_compiled_numbers_are_the_plain_ones(way: Way, reduction: str, loss_of: LossOf) -> None:
+    torch.compiler.reset()  # it compiles a function only so many times, and all cases share one
+    z = way.tensor(rows(70, 16, way.dtype)).requires_grad_()
+    labels = way.tensor(torch.arange(70) % 7)
+
+    def compute(z: Tensor) -> Tensor:
+        return loss_of(z * 2, labels, reduction=reduction, **way.settings) * 3
+
+    compiled = torch.compile(compute, backend="aot_eager", fullgraph=True)
+    plain, actual = compute(z), compiled(z)
+    # Small batches that are not compiled go another way, with other roundings.
+    tolerance = 2e-3 if way.precision == "fast" else 1e-5
+    torch.testing.assert_close(actual, plain, rtol=tolerance, atol=0.0)
+    torch.testing.assert_close(gradient(actual, z), gradient(plain, z), rtol=tolerance, atol=tolerance)
+
+
+def test_compiled_under_autocast_and_with_nothing_in_it() -> None:
+    torch.compiler.reset()
+    z, labels = rows(70, 16, torch.float32).requires_grad_(), torch.arange(70) % 7
+
+    def compute(z: Tensor, labels: Tensor) -> Tensor:
+        return tcl_loss(z, labels, backend="chunked")
+
+    plain, compiled = compute(z, labels), torch.compile(compute, backend="aot_eager", fullgraph=True, dynamic=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = compiled(z, labels)
+    assert torch.equal(actual, plain)
+    assert torch.equal(gradient(actual, z), gradient(plain, z))
+    empty = torch.zeros(0, 16).requires_grad_()
+    loss = compiled(empty, labels[:0])
+    assert loss == 0
+    assert gradient(loss, empty).shape == empty.shape

@@ -1,0 +1,130 @@
+"""A batch spread over processes: the loss and the gradient of one process that has all of it, and less memory.
+
+`distributed=True` does that for losses by labels. For the others `distributed.gather` brings the rows together.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate, product
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from loss_cases import DEVICE, largest_tensor, relative_error, rows, supcon_in
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
+
+from contune import distributed
+from contune.errors import UserError
+from contune.losses import npair_loss, ntxent_loss, tcl_loss, triplet_loss
+
+LOSSES: dict[str, Callable[..., Tensor]] = {"tcl": tcl_loss, "supcon in": supcon_in, "ntxent": ntxent_loss}
+GATHERED: dict[str, Callable[..., Tensor]] = {"tcl": tcl_loss, "triplet": triplet_loss, "npair": npair_loss}
+WORLD = 3
+PARTITIONS = ((5, 5, 5), (7, 1, 5))
+"""Rows of each rank, equally and unequally many."""
+CASES = list(product(PARTITIONS, LOSSES, ("mean", "sum", "none")))
+NUM_FOR_MEMORY = 240
+Found = dict[tuple[Any, ...], list[Tensor]]
+
+
+def batch(num: int, name: str) -> tuple[nn.Module, Tensor, Tensor, Tensor]:
+    """A model, inputs, labels or ids, and a weight for each anchor's loss. Positives are on all ranks."""
+    torch.manual_seed(num)
+    model, x_ND, weights_N = nn.Linear(6, 5).double(), torch.randn(num, 6).double(), torch.randn(num).double()
+    labels_N = torch.randint(0, 4, (num,))
+    return model, x_ND, torch.arange(num) % (num // 2) if name == "ntxent" else labels_N, weights_N
+
+
+def step(name: str, reduction: str, num: int, own: slice, **settings: Any) -> list[Tensor]:
+    """The loss of some rows, and the model's gradients from it times 1.7, or times each anchor's own weight."""
+    model, x_ND, labels_N, weights_N = batch(num, name)
+    loss = LOSSES[name](model(x_ND[own]), labels_N[own], reduction=reduction, **settings)
+    objective = (loss * weights_N[own]).sum() if reduction == "none" else loss * 1.7
+    return [loss.detach(), *torch.autograd.grad(objective, list(model.parameters()))]
+
+
+def gathered_step(name: str, own: slice) -> list[Tensor]:
+    model, x_ND, labels_N, _ = batch(12, name)
+    loss = GATHERED[name](distributed.gather(model(x_ND[own])), distributed.gather(labels_N[own]))
+    return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+
+
+def fused_step(own: slice, **settings: Any) -> list[Tensor]:
+    leaf = rows(42, 8, torch.float32)[own].requires_grad_()
+    loss = tcl_loss(leaf, (torch.arange(42) % 6)[own], **settings)
+    return [loss.detach(), torch.autograd.grad(loss, leaf)[0]]
+
+
+def shared_steps(rank: int, folder: str) -> None:
+    """Each rank leaves its loss and the gradients averaged over ranks, as DistributedDataParallel averages them."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORLD)
+    found: Found = {}
+    for counts, name, reduction in CASES:
+        ends = list(accumulate(counts))
+        own = slice(ends[rank] - counts[rank], ends[rank])
+        loss, *grads = step(name, reduction, ends[-1], own, distributed=True)
+        found[counts, name, reduction] = [loss, *map(distributed.mean, grads)]
+    for name in GATHERED:
+        found["gathered", name] = [*map(distributed.mean, gathered_step(name, slice(4 * rank, 4 * rank + 4)))]
+    z, labels = rows(NUM_FOR_MEMORY // WORLD, 4), torch.arange(NUM_FOR_MEMORY // WORLD) % 9
+    found["memory",] = [torch.tensor(largest_tensor(lambda z: tcl_loss(z, labels, distributed=True), z))]
+    if DEVICE.type == "cpu":
+        own = slice(14 * rank, 14 * rank + 14)
+        loss, grad = fused_step(own, backend="fused", precision="high", distributed=True)
+        found["kernels",] = [loss, grad / WORLD]
+    with pytest.raises(UserError, match="one process"):
+        tcl_loss(z, labels, backend="dense", distributed=True)
+    torch.save(found, f"{folder}/{rank}.pt")
+    distributed.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("spread")
+    spawn(shared_steps, args=(str(folder),), nprocs=WORLD)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(WORLD)]
+
+
+@pytest.mark.parametrize(("counts", "name", "reduction"), CASES)
+def test_loss_and_gradient_are_those_of_one_process(
+    counts: tuple[int, ...], name: str, reduction: str, ranks: list[Found]
+) -> None:
+    num = sum(counts)
+    expected_loss, *expected_grads = step(name, reduction, num, slice(0, num), backend="dense")
+    losses = [found[counts, name, reduction][0] for found in ranks]
+    for loss in [torch.cat(losses)] if reduction == "none" else losses:
+        assert relative_error(loss, expected_loss) < 1e-12
+    for found in ranks:
+        for grad, expected in zip(found[counts, name, reduction][1:], expected_grads, strict=True):
+            assert relative_error(grad, expected) < 1e-12
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_gathered_rows_give_the_gradient_of_one_process(name: str, ranks: list[Found]) -> None:
+    for value, expected in zip(ranks[0]["gathered", name], gathered_step(name, slice(0, 12)), strict=True):
+        assert expected.abs().max() > 1e-6
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="gloo, which joins these processes, is for CPUs")
+def test_the_kernels_take_a_part_of_the_batch(ranks: list[Found]) -> None:
+    loss, grad = fused_step(slice(0, 42), backend="dense")
+    parts = [found["kernels",] for found in ranks]
+    assert all(relative_error(part[0], loss) < 1e-6 for part in parts)
+    assert relative_error(torch.cat([part[1] for part in parts]), grad) < 1e-5
+
+
+def test_memory_is_shared(ranks: list[Found]) -> None:
+    """No rank makes more than its own rows of the matrix, and dense would make all of them."""
+    for found in ranks:
+        assert found["memory",][0].item() == NUM_FOR_MEMORY**2 // WORLD
+
+
+def test_one_process_gathers_nothing() -> None:
+    z, labels = rows(8), torch.arange(8) % 2
+    assert distributed.gather(z) is z
+    assert torch.equal(tcl_loss(z, labels, distributed=True), tcl_loss(z, labels))
