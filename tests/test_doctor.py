@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pictures import write_flat, write_picture
+from pictures import write_picture
 
 from contune import doctor
 from contune.config import Config
@@ -48,6 +48,12 @@ def test_a_healthy_recipe_gets_a_line_on_each_part() -> None:
         "1.0 h",
     ):
         assert words in text
+
+
+def test_the_untrained_loss_counts_negatives_k2_times() -> None:
+    positives = expected_positives(Config().override(["optim.batch_images=64"]), torch.arange(900) % 10)
+    terms = positives + 3 * (127 - positives)
+    assert any(f"ln {terms:.0f} = {math.log(terms):.2f}" in finding.text for finding in findings("method.k2=3"))
 
 
 @pytest.mark.parametrize(
@@ -98,18 +104,6 @@ def test_images_worth_a_change(tmp_path: Path) -> None:
     assert "every class has a single image, so" not in advice(*small, "method.supervised=false")
 
 
-def test_broken_images_stop_it_or_are_left_out(tmp_path: Path) -> None:
-    write_flat(tmp_path, 80)
-    sorted(tmp_path.iterdir())[3].write_text("text")
-    broken = ("data.name=images", f"data.path={tmp_path}", "data.image_size=8", "method.supervised=false")
-    last = findings(*broken)[-1]
-    assert last.is_bad
-    assert "data.broken=skip" in last.text
-    skipping = findings(*broken, "data.broken=skip", "optim.batch_images=32")
-    assert not any(finding.is_bad for finding in skipping)
-    assert any("1 broken image" in finding.text for finding in skipping)
-
-
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -150,9 +144,3 @@ def test_expected_positives_by_hand() -> None:
     assert expected_positives(balanced(8), labels_N) == 3 * 4 - 1
     assert expected_positives(balanced(9), labels_N) == pytest.approx(3 * (4 * 4 + 5 * 5) / 9 - 1)
     assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2
-
-
-def test_the_untrained_loss_counts_negatives_k2_times() -> None:
-    positives = expected_positives(Config().override(["optim.batch_images=64"]), torch.arange(900) % 10)
-    terms = positives + 3 * (127 - positives)
-    assert any(f"ln {terms:.0f} = {math.log(terms):.2f}" in finding.text for finding in findings("method.k2=3"))

@@ -83,16 +83,6 @@ def test_every_form_of_the_same_images_gives_the_same_features(fitted: Contrasti
         np.testing.assert_allclose(fitted.transform(form), expected_ND, rtol=1e-5, atol=1e-6)
 
 
-def test_a_folder_of_class_folders_brings_its_labels(tmp_path: Path) -> None:
-    for number in range(40):
-        path = tmp_path / f"digit-{LABELS[number] % 2}" / f"{number}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray(DIGITS[number]).save(path)
-    estimator = quick(image_size=8).fit(tmp_path)
-    assert estimator.classes_.tolist() == ["digit-0", "digit-1"]
-    assert estimator.config_["method"]["supervised"]
-
-
 def test_without_labels() -> None:
     estimator = quick(epochs=0).fit(DIGITS[:64], LABELS[:64]).fit(DIGITS[:64])
     assert not hasattr(estimator, "classes_"), "nothing is left of an earlier fit"
