@@ -24,20 +24,19 @@ _TASK = 64
 
 
 class Inspection(NamedTuple):
-    """One image. Of a broken one, only the reason."""
+    """One image: its format by content, and hashes of the file and of the picture. A broken image has only a reason.
+
+    The hash of size and pixels stays the same if the picture is saved again without loss.
+    """
 
     reason: str | None = None
     width: int = 0
     height: int = 0
     kind: str = ""
-    """JPEG, PNG, …, by content."""
     gray: bool = False
     constant: bool = False
-    """All pixels have the same color."""
     file: bytes = b""
-    """Hash of the file."""
     picture: bytes = b""
-    """Hash of size and pixels, which stays the same if the picture is saved again without loss."""
 
 
 @dataclass(kw_only=True)
@@ -87,11 +86,7 @@ class Check:
     copies: list[Copies]
     left_alone: Counter[str]
     """Files of a folder whose names are not those of images, by suffix."""
-    maybe_labels: tuple[str, ...] = ()
-
-    @property
-    def findings(self) -> list[Finding]:
-        return list(_findings(self))
+    maybe_labels: tuple[str, ...]
 
     def to_json(self) -> str:
         splits = [
@@ -104,7 +99,7 @@ class Check:
         ]
         content = {
             "path": self.path,
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [asdict(finding) for finding in findings(self)],
             "splits": splits,
             "copies": [asdict(copies) for copies in self.copies],
             "left_alone": dict(self.left_alone),
@@ -129,7 +124,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
         results = map_in_workers(
-            partial(_inspect_range, images.images),
+            partial(inspect_range, images.images),
             ranges(len(images), _TASK),
             workers=num_workers(len(images), workers),
         )
@@ -159,11 +154,11 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
 
 
-def _inspect_range(images: Images, task: range) -> list[Inspection]:
-    return [inspect(images, index) for index in task]
+def inspect_range(images: Images, task: range) -> list[Inspection]:
+    return [_inspect(images, index) for index in task]
 
 
-def inspect(images: Images, index: int) -> Inspection:
+def _inspect(images: Images, index: int) -> Inspection:
     if isinstance(images, TensorImages):
         x_SSC = images.tensor[index].permute(1, 2, 0).numpy()
         height, width, channels = x_SSC.shape
@@ -187,7 +182,7 @@ def _hash(content: bytes) -> bytes:
     return blake2b(content, digest_size=16).digest()
 
 
-def _findings(found: Check) -> Iterator[Finding]:
+def findings(found: Check) -> Iterator[Finding]:
     """The worst first."""
     total = sum(split.num for split in found.splits)
     reasons = Counter(broken.reason.partition(" (")[0] for split in found.splits for broken in split.broken)

@@ -9,11 +9,11 @@ from command_line import contune, read_json
 from pictures import as_image, png, random_pixels, write_png
 from PIL import Image
 
-from contune.check import check
+from contune.check import check, findings
 
 
 def marks(folder: Path) -> str:
-    return "\n".join(f"{finding.mark} {finding.text}" for finding in check(str(folder)).findings)
+    return "\n".join(f"{finding.mark} {finding.text}" for finding in findings(check(str(folder))))
 
 
 def write_splits(folder: Path) -> None:

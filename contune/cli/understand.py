@@ -23,7 +23,7 @@ def check(
 
     Example: `contune check photos/ --out check.json`
     """
-    from contune.check import COLUMNS, is_check
+    from contune.check import COLUMNS, findings, is_check
     from contune.check import check as check_images
     from contune.console import printable, say, show_table
     from contune.files import check_like, check_out, write_atomic
@@ -40,12 +40,13 @@ def check(
         if len(broken) > MAX_ROWS:
             say(f"and {len(broken) - MAX_ROWS:,} more{'' if out else '; --out check.json lists them all'}")
     say()
-    for finding in found.findings:
+    noticed = list(findings(found))
+    for finding in noticed:
         say(f"{finding.mark} {finding.text}")
     if out is not None:
         write_atomic(out, found.to_json())
         say(f"\nreport   {out}")
-    if any(finding.is_bad for finding in found.findings):
+    if any(finding.is_bad for finding in noticed):
         raise typer.Exit(1)
 
 
