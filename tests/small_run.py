@@ -1,11 +1,11 @@
 """A run folder whose encoder was never trained, and images for it: enough for all that comes after training."""
 
-import io
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from pictures import png as encode_png
+from pictures import random_pixels, write_png
 
 from contune.models import EncoderSpec, ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, Classifier, save_classifier
@@ -30,21 +30,17 @@ def write_run(folder: Path, *, seed: int = 0, classifier: bool = True) -> Path:
 
 def pixels(number: int) -> np.ndarray:
     """uint8 (8, 8, 3), the size that the encoder takes."""
-    return np.random.default_rng(number).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    return np.ascontiguousarray(random_pixels(number).transpose(1, 2, 0))
 
 
 def png(number: int) -> bytes:
-    stream = io.BytesIO()
-    Image.fromarray(pixels(number)).save(stream, "PNG")
-    return stream.getvalue()
+    return encode_png(random_pixels(number))
 
 
 def write_images(folder: Path, num: int = 30) -> Path:
     """`folder/cat/000.png`, `folder/dog/001.png`, …"""
     for number in range(num):
-        path = folder / CLASSES[number % 3] / f"{number:03}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels(number)).save(path)
+        write_png(folder / CLASSES[number % 3] / f"{number:03}.png", random_pixels(number))
     return folder
 
 
@@ -56,7 +52,7 @@ def in_order(num: int = 30) -> list[int]:
 def expected(run: Path, numbers: list[int]) -> np.ndarray:
     """The embeddings of these images, by the encoder alone."""
     encoder: ImageEncoder = load_encoder(run)
-    x_NCHW = np.stack([pixels(number).transpose(2, 0, 1) for number in numbers])
+    x_NCHW = np.stack([random_pixels(number) for number in numbers])
     with torch.no_grad():
         features: np.ndarray = encoder(torch.from_numpy(x_NCHW)).numpy()
     return features

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import PLAIN, contune
+from command_line import contune
 from fuzzing import cases, damaged, for_all, seeds
 from pictures import png, random_pixels
 
@@ -108,10 +108,6 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
     )
     assert parquet_splits(path).maybe_labels == ("kind", "breed")
     assert parquet_splits(path, "kind").maybe_labels == ()
-    images = (f"data.path={path}", "data.image_size=8", "model.encoder=resnet-mini", *PLAIN, "--out", tmp_path / "run")
-    outcome = contune("train", "images", *images)
-    assert outcome.code == 2
-    assert "data.label_column=kind" in outcome.err
     assert "--label-column kind" in contune("check", path).out
 
 
