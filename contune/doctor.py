@@ -203,7 +203,6 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
         yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
     if stem == "cifar" and size > SMALL_IMAGE:
         yield advice(f"model.stem=cifar keeps {size}-pixel maps at full size, which is slow; use model.stem=auto")
-
     views, free = config.optim.batch_images * config.augment.views, free_bytes(setup.device)
     steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     bytes_per_view = _activation_bytes(setup, method)

@@ -34,8 +34,7 @@ from contune.train.log import read_metrics
 from contune.train.setup import build_method, setup_for
 from contune.train.trainer import Trainer
 
-DEFAULT_SIZE = 128
-"""Side in pixels for pictures and files, whose own sizes differ."""
+DEFAULT_SIZE = 128  # side in pixels for pictures and files, whose own sizes differ
 ESTIMATOR_FILE = "estimator.json"
 _FIT_LOCK = RLock()
 
@@ -105,10 +104,10 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             own_size = own.image_size if isinstance(images.images, TensorImages) else DEFAULT_SIZE
             size = own_size if self.image_size is None else self.image_size
             config = self._config(images, size)
-            names = () if classes is None else tuple(map(str, classes))
             dataset = Dataset(
-                name="this data", train=images, test=None, val=None, class_names=names,
-                image_size=size, channels=own.channels, mean=own.mean, std=own.std,
+                name="this data", train=images, test=None, val=None, image_size=size,
+                class_names=() if classes is None else tuple(map(str, classes)),
+                channels=own.channels, mean=own.mean, std=own.std,
             )  # fmt: skip
             setup = setup_for(config, dataset)
             method = build_method(setup)
@@ -174,6 +173,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _config(self, images: ImageSet, size: int) -> Config:
         config = for_method(self.method, has_labels=images.labels is not None, size=size)
+        config.run.tensorboard = config.eval.online = False
         config.optim.batch_images = min(config.optim.batch_images, len(images))
         if self.augmentation is not None or self.views is not None:
             config.augment.per_view = ()  # the parameters set one policy for all views
@@ -187,8 +187,6 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "optim.lr": self.learning_rate,
             "run.device": self.device,
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
-            "run.tensorboard": False,
-            "eval.online": False,
         }
         changed = {key: value for key, value in parameters.items() if value is not None} | dict(self.settings or {})
         return config.override(f"{key}={'none' if value is None else value}" for key, value in changed.items())

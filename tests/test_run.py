@@ -57,18 +57,14 @@ def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
 
 def test_runs_of_several_seeds(tmp_path: Path) -> None:
     for seed in (10, 2):
-        Config().save(_made(seed_folder(tmp_path, seed) / "config.json"))
+        files.make_parent(seed_folder(tmp_path, seed) / "config.json")
+        Config().save(seed_folder(tmp_path, seed) / "config.json")
     assert [run.path.name for run in RunFolder(tmp_path).runs()] == ["seed2", "seed10"]
     assert [run.path for run in RunFolder(tmp_path / "seed2").runs()] == [tmp_path / "seed2"]
     with pytest.raises(UserError, match="seed2"):
         RunFolder(tmp_path).config()
     with pytest.raises(UserError, match="contune train"):
         RunFolder(tmp_path / "nowhere").config()
-
-
-def _made(path: Path) -> Path:
-    files.make_parent(path)
-    return path
 
 
 def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

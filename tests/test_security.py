@@ -102,34 +102,6 @@ def test_what_an_encoder_says_of_itself_is_checked(change: dict[str, Any], tmp_p
             load_encoder(file)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"run": {"seed": "__import__('os').system('touch harm')"}},
-        {"data": {"name": "../../etc/passwd"}},
-        {"model": {"encoder": "hf-hub:somebody/something"}},
-        {"augment": {"policy": "digits rotation=__import__('os').system('touch harm')"}},
-        {"optim": {"lr": float("nan")}},
-        {"method": {"name": "__class__"}},
-        {"method": {"__class__": "x"}},
-    ],
-    ids=str,
-)
-def test_a_config_is_data(
-    change: dict[str, Any], tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = shutil.copytree(finished, tmp_path / "run")
-    tree: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    for section, values in change.items():
-        tree[section] |= values
-    (folder / "config.json").write_text(json.dumps(tree))
-    before = set(tmp_path.rglob("*"))
-    assert contune("train", *RUN, *PLAIN, "--out", folder).code == 2
-    assert contune("eval", folder).code in (0, 2), "eval needs neither the encoder's name nor the views"
-    assert set(tmp_path.rglob("*")) == before
-
-
 def test_a_run_folder_with_a_hostile_name_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "<img src=x onerror=alert(1)> $(touch harm)"
     outcome = contune("train", *RUN, "run.tensorboard=false", "--out", folder)

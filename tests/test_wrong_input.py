@@ -4,8 +4,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from command_line import PLAIN, Outcome, contune
 from pictures import write_classes, write_flat, write_picture
@@ -99,25 +97,14 @@ def truncated(folder: Path) -> None:
     picture.write_bytes(picture.read_bytes()[:-400])
 
 
-def text_for_an_image(folder: Path) -> None:
-    (write_classes(folder) / "class0" / "notes.jpg").write_text("These are notes.")
-
-
-def no_images_in_parquet(folder: Path) -> None:
-    folder.mkdir()
-    pq.write_table(pa.table({"text": ["a", "b"], "label": [0, 1]}), folder / "train.parquet")
-
-
 FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (Path.mkdir, (), "no image"),
-    (text_for_an_image, (), "notes.jpg"),
     (truncated, (), "0.jpg"),
     (truncated, ("model.encoder=resnet19",), "resnet19"),
     (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg"),
     (write_flat, (), "images-ssl"),
     (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
     (write_flat, ("method.name=simclr", "data.sampler=balanced"), "labels"),
-    (no_images_in_parquet, (), "text, label"),
     (lambda folder: folder.write_text("x"), (), "folder"),
 ]
 

@@ -32,10 +32,7 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A recipe and settings to change.", show_default=False),
 ]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
-]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Parallel = Annotated[int | None, typer.Option(help="Runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

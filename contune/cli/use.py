@@ -180,15 +180,13 @@ def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     from contune.console import say
     from contune.data.decode import write_broken
 
-    if out is not None and not broken:
-        _skipped_file(out).unlink(missing_ok=True)
-    if not broken:
-        return
-    where = f"such as {broken[0].name!r}, which {broken[0].reason}"
+    if broken:
+        say(f"left out    {len(broken):,} broken images, such as {broken[0].name!r}, which {broken[0].reason}")
     if out is not None:
+        _skipped_file(out).unlink(missing_ok=True)
+    if out is not None and broken:
         write_broken(_skipped_file(out), broken)
-        where += f"; {_skipped_file(out)} lists them"
-    say(f"left out    {len(broken):,} that cannot be decoded, {where}")
+        say(f"            {_skipped_file(out)} lists them")
 
 
 def _skipped_file(out: Path) -> Path:
