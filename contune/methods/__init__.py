@@ -1,4 +1,4 @@
-"""The methods, each in a file of its own."""
+"""The methods, one file each. METHODS is the registry of their names."""
 
 from contune.errors import unknown
 from contune.methods.arb import ARB
