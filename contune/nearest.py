@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from contune.console import plural, progress
 from contune.data import EncodedImages, ImageSet
 from contune.data.decode import Broken
-from contune.data.parquet import read_shard
+from contune.data.parquet import Spool, read_shard
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
 from contune.files import write_atomic
@@ -160,7 +160,7 @@ def _picture(path: str) -> str:
     shard, _, row = path.rpartition("#")
     try:
         if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
-            images = read_shard(shard, None)[0].pick(np.array([int(row)]))
+            images = read_shard(shard, None, Spool())[0].pick(np.array([int(row)]))
         else:
             images = EncodedImages([path], [path])
         return thumbnail(ImageSet(images=images, labels=None, names=[path]), 0, 3, escape(path))

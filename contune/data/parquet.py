@@ -43,7 +43,10 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        try:
+            self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        except OSError as error:
+            raise _no_room(error) from error
         weakref.finalize(self, self._file.close)
         self._end = 0
 
@@ -54,10 +57,7 @@ class Spool:
             self._file.write(content)
             self._file.flush()
         except OSError as error:
-            raise UserError(
-                f"the temporary folder {tempfile.gettempdir()} has no room for these images ({error.strerror}); "
-                "set TMPDIR to a larger disk"
-            ) from error
+            raise _no_room(error) from error
         self._end += len(content)
         return ByteRange(self, self._end - len(content), len(content))
 
@@ -69,6 +69,10 @@ class Spool:
 
     def __setstate__(self, state: Any) -> None:
         self._file = os.fdopen(state.detach(), "rb")
+
+
+def _no_room(error: OSError) -> UserError:
+    return UserError(f"the temporary folder cannot hold these images ({error}); set TMPDIR to a larger disk")
 
 
 def find_shards(path: Path) -> list[str]:
@@ -93,8 +97,9 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
         own_label = label if label in schemas[split].names else None
         sources: list[Encoded] = []
         names: list[str] = []
+        spool = Spool()
         for shard in shards:
-            images, shard_labels = read_shard(shard, own_label)
+            images, shard_labels = read_shard(shard, own_label, spool)
             sources += images.sources
             names += images.names
             if own_label is not None:
@@ -132,9 +137,8 @@ def named_parquet(name: str, root: str | None, label_column: str | None, num_cla
     return None
 
 
-def read_shard(shard: str, label: str | None) -> tuple[EncodedImages, list[Any]]:
+def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImages, list[Any]]:
     """The encoded images of a shard, named 'shard#row', and its labels."""
-    spool = Spool()
     sources: list[Encoded] = []
     values: list[Any] = []
     schema = read_schema(shard)
