@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from math import exp, log
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -32,7 +32,7 @@ from contune.config import Config
 from contune.console import plural, say
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_seed
-from contune.device import available_cores
+from contune.device import available_cores, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
 from contune.losses.responses import responses
@@ -49,15 +49,11 @@ from contune.train.trainer import Trainer
 if TYPE_CHECKING:
     import optuna
 
-Work = Callable[[Config, RunFolder], dict[str, Any]]
 WAYS = ("search", "paper", "advise")
 NUM_TRIALS = 16
 SETTINGS, SUMMARY, PICTURE = "settings.json", "tune.json", "trials.png"
 """Files in the folder of a tuning; its trials are run folders in trials/."""
 COLUMNS = ("", "k1", "k2", "linear %", "kNN %", "")
-
-
-# Values of k1 and k2, and what a short run made of them.
 
 
 class Values(NamedTuple):
@@ -74,11 +70,8 @@ class Values(NamedTuple):
 
 OWN, PAPER, SUPCON = "the recipe's own", "the paper's default", "SupCon"
 SUPCON_VALUES = Values(0.0, 1.0)
-
-
-def paper_default(*, supervised: bool) -> Values:
-    """Section 4.4, and appendix B.3 for training without labels."""
-    return Values(5000.0, 1.0) if supervised else Values(1.0, 1.5)
+PAPER_DEFAULTS = {True: Values(5000.0, 1.0), False: Values(1.0, 1.5)}
+"""With labels (section 4.4) and without (appendix B.3)."""
 
 
 def _plain(number: float) -> str:
@@ -155,10 +148,6 @@ def short_run(config: Config, folder: RunFolder, make_trainer: type[Trainer] = T
     return result
 
 
-def snapshot_run(config: Config, folder: RunFolder) -> dict[str, Any]:
-    return short_run(config, folder, SnapshotTrainer)
-
-
 class Snapshot(NamedTuple):
     """The embeddings of one batch, all views stacked."""
 
@@ -211,9 +200,8 @@ class Runner:
     folder: Path
     parallel: int
     own: Values
-    """The recipe's,"""
     paper: Values
-    """and the paper's default."""
+    """The recipe's values and the paper's default."""
     until: float = float("inf")
     """The time.monotonic() after which no trial is started."""
 
@@ -228,13 +216,10 @@ class Runner:
     def run_folder(self, values: Values) -> Path:
         return self.folder / "trials" / str(values).replace(",", "").replace(" ", "-")
 
-    def run(self, batch: Sequence[Values], work: Work = short_run) -> list[Trial]:
+    def run(self, batch: Sequence[Values], work: Callable[..., dict[str, Any]] = short_run) -> list[Trial]:
         """A trial for each of these values. If nothing could be run here yet, the first error is raised."""
         unique = list(dict.fromkeys(batch))
-        jobs = [
-            Job(deepcopy(self.config).override(values.overrides), self.run_folder(values), str(values), work)
-            for values in unique
-        ]
+        jobs = [Job(deepcopy(self.config).override(v.overrides), self.run_folder(v), str(v), work) for v in unique]
         trials = {}
         for values, result in zip(unique, run_many(jobs, self.parallel), strict=True):
             trial = trials[values] = Trial(
@@ -270,10 +255,8 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
     first = [runner.own, SUPCON_VALUES, *(Values(k1, 1.0) for k1 in k1s), runner.paper]
     trials = {trial.values: trial for trial in runner.run(first)}
 
-    def accuracy(values: Values) -> float:
-        return (trials[values].linear_top1 if values in trials else None) or 0.0
-
-    beats_supcon = max(accuracy(Values(k1, 1.0)) for k1 in k1s) > accuracy(SUPCON_VALUES)
+    scores = {values: trial.linear_top1 or 0.0 for values, trial in trials.items()}
+    beats_supcon = max(scores[Values(k1, 1.0)] for k1 in k1s) > scores[SUPCON_VALUES]
     if supervised and not runner.is_over and not beats_supcon:
         new = [Values(k1, 1.0) for k1 in OTHER_K1 if Values(k1, 1.0) not in trials]
         trials |= {trial.values: trial for trial in runner.run(new)}
@@ -367,13 +350,10 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
 def _advised(runner: Runner, temperature: float) -> tuple[list[Trial], Advice]:
     """A run of SupCon, its advice, and the trials that compare the advice with the defaults."""
     runner.config.run.gradients = True
-    reference = runner.run([SUPCON_VALUES], snapshot_run)
+    reference = runner.run([SUPCON_VALUES], partial(short_run, make_trainer=SnapshotTrainer))
     advice = advise(read_snapshots(runner.run_folder(SUPCON_VALUES)), temperature)
     if runner.is_over:
-        raise UserError(
-            f"the time was over before k1 and k2 could be compared; the run of SupCon advises {advice.values}; repeat "
-            "the command with more --minutes"
-        )
+        raise UserError(f"no time was left to compare the advice, {advice.values}; repeat with more --minutes")
     compared = [v for v in dict.fromkeys([advice.values, runner.own, runner.paper]) if v != SUPCON_VALUES]
     trials = [*reference, *runner.run(compared)]
     named = [replace(t, why=f"advised, {t.why}".strip(", ")) if t.values == advice.values else t for t in trials]
@@ -385,8 +365,6 @@ def _advised(runner: Runner, temperature: float) -> tuple[list[Trial], Advice]:
 RANDOM_TRIALS = 6
 """Optuna's TPE proposes this many at random before it learns from results."""
 STREAM = 11
-MOST_FAILURES = 2
-"""Batches in a row of which every run failed; then it is not the values."""
 
 
 class Ranges(NamedTuple):
@@ -448,7 +426,7 @@ def search(study: "optuna.Study", runner: Runner, ranges: Ranges, num_trials: in
             asked.set_user_attr("trial", {key: value for key, value in asdict(trial).items() if key != "values"})
             study.tell(asked, trial.linear_top1, state=TrialState.FAIL if trial.linear_top1 is None else None)
         failures = failures + 1 if all(trial.error for trial in trials) else 0
-        if failures == MOST_FAILURES:
+        if failures == 2:  # batches in a row: it is not the values
             raise UserError(trials[0].error)
     if elsewhere := len(trials_in(TrialState.RUNNING)):
         say(f"without {plural(elsewhere, 'running trial')} of other hosts; repeat the command later to include them")
@@ -474,9 +452,6 @@ def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple
     return trial, values
 
 
-# The whole: `contune tune`.
-
-
 def default_way() -> str:
     return "search" if find_spec("optuna") is not None else "paper"
 
@@ -497,17 +472,12 @@ class Tuned:
 
     def rows(self) -> list[tuple[str, ...]]:
         """The best first, those without an accuracy last."""
-        return [
-            (
-                "→" if trial.values == self.choice.values else "",
-                _plain(trial.values.k1),
-                _plain(trial.values.k2),
-                "" if trial.linear_top1 is None else f"{trial.linear_top1:.2f}",
-                "" if trial.knn_top1 is None else f"{trial.knn_top1:.2f}",
-                trial.remark,
-            )
-            for trial in sorted(self.trials, key=rank, reverse=True)
-        ]
+        rows = []
+        for trial in sorted(self.trials, key=rank, reverse=True):
+            mark = "→" if trial.values == self.choice.values else ""
+            numbers = ["" if number is None else f"{number:.2f}" for number in (trial.linear_top1, trial.knn_top1)]
+            rows.append((mark, *map(_plain, trial.values), *numbers, trial.remark))
+        return rows
 
     def lines(self) -> list[str]:
         """The choice beside the defaults, and how far apart two numbers have to be to mean something."""
@@ -521,14 +491,9 @@ class Tuned:
                 lines[-1] += f"; {name} {_percent(trial)}"
         images, epochs = plural(num_images, "validation image"), plural(self.epochs, "epoch")
         lines.append(f"         on {images} after {epochs}; 95 % interval {low:.1f} to {high:.1f} %")
-        if (
-            own is not None
-            and own.values != choice.values
-            and wilson_interval(own.linear_top1 or 0.0, num_images)[1] >= low
-        ):
-            lines.append(
-                "         its lead over the recipe's own values is within chance; train both before you rely on it"
-            )
+        other = own if own is not None and own.values != choice.values else None
+        if other is not None and wilson_interval(other.linear_top1 or 0.0, num_images)[1] >= low:
+            lines.append("         within chance of the recipe's own values; train both before you rely on it")
         return [*lines, f"train    {self.command}"]
 
 
@@ -581,10 +546,10 @@ def tune(
     content = {"how": how, "epochs": epochs, "config": config.to_dict()}
     write_atomic(folder / SETTINGS, json.dumps(content, indent=2) + "\n")
     if parallel is None:  # short runs are small: a thread for each does more than all threads for one
-        on_gpu = config.run.device.startswith("cuda") or (config.run.device == "auto" and torch.cuda.is_available())
+        on_gpu = choose_device(config.run.device).type == "cuda"
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    own, paper = Values(settings.k1, settings.k2), paper_default(supervised=settings.supervised)
+    own, paper = Values(settings.k1, settings.k2), PAPER_DEFAULTS[settings.supervised]
     runner = Runner(config=short, folder=folder, parallel=parallel, own=own, paper=paper, until=until)
     advice = None
     if how == "paper":
@@ -671,17 +636,13 @@ def draw_trials(path: Path, tuned: Tuned, title: str) -> None:
             xs, ys, k2s = zip(*((t.values.k1, t.linear_top1, t.values.k2) for t in points), strict=True)
             dots = axes.scatter(xs, ys, c=k2s, cmap="viridis", s=52, edgecolors="white", linewidths=0.8, zorder=3)
             figure.colorbar(dots, ax=axes, pad=0.02, aspect=30, label="k2").outline.set_visible(False)
-        for name, trial, marker, size in (
-            ("chosen", tuned.choice, "o", 15),
-            (OWN, tuned.own, "s", 11),
-            (PAPER, tuned.paper, "D", 11),
-        ):
+        marks = {"chosen": (tuned.choice, "o", 15), OWN: (tuned.own, "s", 11), PAPER: (tuned.paper, "D", 11)}
+        for name, (trial, marker, size) in marks.items():
             if trial is not None and trial in points:
                 x, y = trial.values.k1, trial.linear_top1 or 0.0
                 axes.plot(x, y, marker, markersize=size, label=name, mfc="none", mec=INK, mew=1.4, zorder=4)
-        for trial in (each for each in finished if each.values.k1 == 0):
-            color = METHOD_STYLES["supcon"].color
-            axes.axhline(trial.linear_top1 or 0.0, color=color, linestyle="--", label=SUPCON, zorder=1)
+        for y in (each.linear_top1 or 0.0 for each in finished if each.values.k1 == 0):
+            axes.axhline(y, color=METHOD_STYLES["supcon"].color, linestyle="--", label=SUPCON, zorder=1)
         legend = figure.legend(title=title, loc="outside upper left", ncols=5, frameon=False, labelcolor=MUTED)
         legend.set_alignment("left")
         with atomic_file(path) as part:

@@ -22,12 +22,14 @@ from contune.train.many import Job
 from contune.tune import (
     OWN,
     PAPER,
+    PAPER_DEFAULTS,
     SUPCON,
     SUPCON_VALUES,
     Advice,
     Ranges,
     Runner,
     Snapshot,
+    SnapshotTrainer,
     Trial,
     Tuned,
     Values,
@@ -35,13 +37,12 @@ from contune.tune import (
     best,
     default_epochs,
     open_study,
-    paper_default,
     paper_procedure,
     rank,
     read_snapshots,
     search,
     short_config,
-    snapshot_run,
+    short_run,
 )
 
 
@@ -219,7 +220,7 @@ def test_the_papers_procedure(
 
 
 def test_without_labels_k1_is_1_and_without_time_nothing_follows(tmp_path: Path) -> None:
-    runner = made_up(tmp_path, own=Values(1, 1.5), paper=paper_default(supervised=False))
+    runner = made_up(tmp_path, own=Values(1, 1.5), paper=PAPER_DEFAULTS[False])
     paper_procedure(runner, supervised=False)
     assert {values.k1 for batch in runner.batches for values in batch} == {0.0, 1.0}
     hurried = made_up(tmp_path, until=0.0)
@@ -273,7 +274,7 @@ def test_the_advised_k2_restores_the_push_at_the_end_of_the_run() -> None:
 
 def test_a_run_of_supcon_keeps_snapshots(tmp_path: Path) -> None:
     config = short_config(find_recipe("digits")().override(["optim.batch_images=128", "eval.knn_k=5"]), 2)
-    result = snapshot_run(config, RunFolder(tmp_path))
+    result = short_run(config, RunFolder(tmp_path), SnapshotTrainer)
     assert {measure["split"] for measure in result["measures"]} == {"val"}
     assert result["measures"][0]["num_images"] == 180  # a fifth of the 898 training images
     assert not list(tmp_path.glob("checkpoint*"))

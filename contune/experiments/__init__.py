@@ -22,8 +22,6 @@ from contune.files import atomic_file, write_atomic
 from contune.report.style import STYLE, svg_text
 from contune.train.signals import Stopped
 
-DPI = 160
-
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
@@ -64,7 +62,7 @@ def run_experiment(
         changes = about[1]
     experiment = experiment.changed(changes)
     folder = out or plan.default_folder(experiment)
-    known = plan.match(experiment, plan.results_for(experiment, source)) if source is not None else {}
+    known = plan.match(experiment, plan.read_results(source)) if source is not None else {}
     if draw_only:
         plan.check_folder(folder, experiment)
         outcomes = plan.collect(experiment, folder, seeds=seeds, known=known)
@@ -89,7 +87,7 @@ def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: P
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     with matplotlib.rc_context(STYLE):
         with atomic_file(folder / "figure.png") as part:
-            figure.savefig(part, format="png", dpi=DPI)
+            figure.savefig(part, format="png", dpi=160)
         write_atomic(folder / "figure.svg", svg_text(figure, transparent=False))
     write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
     return table
@@ -105,8 +103,7 @@ def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     """The experiment of a saved folder and its outcomes, from its own files and those beside it."""
     name, changes = plan.read_about(folder) or (folder.name, [])
     experiment = find_experiment(name).changed(changes)
-    known = plan.match(experiment, plan.results_for(experiment, folder))
-    return experiment, plan.collect(experiment, folder, known=known)
+    return experiment, plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
 
 
 __all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "Row", "find_experiment", "read_saved", "run_experiment"]

@@ -16,8 +16,7 @@ from contune.recipes.paper import PAPER as PAPERS
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 METHODS = {"cross-entropy": CROSS_ENTROPY, "supcon": SUPCON, "tcl": TCL}
-RECIPES = {CROSS_ENTROPY: "-ce", SUPCON: "-supcon", TCL: "-tcl"}
-"""The ends of the names of recipes."""
+RECIPE_SUFFIXES = {CROSS_ENTROPY: "-ce", SUPCON: "-supcon", TCL: "-tcl"}
 WHERE = "add data.path=FOLDER"
 SIMAUGMENT = ("optim.batch_images=64", "optim.lr=0.1", "augment.policy=simaugment-supervised")
 K1_5000 = ("method.k1=5000",)
@@ -55,7 +54,7 @@ def _row(
     title = f"{method}, {at}" if at else method
     return Row(
         title=title,
-        recipe="digits" if (data, method) == ("digits", TCL) else f"{data}{RECIPES[method]}{suffix}",
+        recipe="digits" if (data, method) == ("digits", TCL) else f"{data}{RECIPE_SUFFIXES[method]}{suffix}",
         name=re.sub("[ ,=]+", "-", title.lower()),
         overrides=overrides,
         adapted=tuple(adapted),
@@ -82,25 +81,19 @@ def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[Row, ...]:
     )
 
 
-def _pair(
-    data: str,
-    at: str,
-    *overrides: str,
-    tcl: Sequence[str] = (),
-    adapted: Sequence[str] = (),
-    paper: Mapping[str, float] | None = None,
-) -> list[Row]:
+def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = (), adapted: Sequence[str] = ()) -> list[Row]:
     """SupCon and TCL at one value of a setting; TCL may have more overrides."""
-    papers = paper or {}
-    return [
-        _row(data, SUPCON, at, *overrides, adapted=adapted, paper=papers.get("supcon")),
-        _row(data, TCL, at, *overrides, *tcl, adapted=adapted, paper=papers.get("tcl")),
-    ]
+    supcon = _row(data, SUPCON, at, *overrides, adapted=adapted)
+    return [supcon, _row(data, TCL, at, *overrides, *tcl, adapted=adapted)]
 
 
 def _batch(size: int, lr: float) -> tuple[str, str]:
     """Of `size` views, which are two of every image."""
     return f"optim.batch_images={size // 2}", f"optim.lr={lr}"
+
+
+def _k1(data: str, *values: int) -> list[Row]:
+    return [_row(data, TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in values]
 
 
 def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
@@ -111,12 +104,10 @@ def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> t
         known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in numbers.items() if top1 is not None}
         own = (overrides or {}).get(name, ())
         rows.append(Row(title=row.title, recipe=f"{data}-{name}", name=name, overrides=own, reported=known))
-    return (*rows, replace(UNTRAINED, recipe=f"{data}-simclr"))
+    untrained = ("optim.epochs=0",)
+    random = Row(title="Random encoder", recipe=f"{data}-simclr", name="random", overrides=untrained, is_baseline=True)
+    return (*rows, random)
 
-
-UNTRAINED = Row(
-    title="Random encoder", recipe="digits-simclr", name="random", overrides=("optim.epochs=0",), is_baseline=True
-)
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
@@ -150,7 +141,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             *_pair("cifar100", "32", *_batch(32, lr=8e-3), tcl=("method.k1=5000",)),
             *_pair("cifar100", "64", *_batch(64, lr=9e-3), tcl=("method.k1=7500",)),
             *_pair("cifar100", "128", *_batch(128, lr=0.1), tcl=("method.k1=5000",)),
-            *_pair("cifar100", "256", *_batch(256, lr=0.2), tcl=("method.k1=4000",), paper=TABLE_1["cifar100"]),
+            _row("cifar100", SUPCON, "256", *_batch(256, lr=0.2), paper=TABLE_1["cifar100"]["supcon"]),
+            _row("cifar100", TCL, "256", *_batch(256, lr=0.2), "method.k1=4000", paper=TABLE_1["cifar100"]["tcl"]),
             *_pair("cifar100", "512", *_batch(512, lr=0.5), tcl=("method.k1=4000",)),
             *_pair("cifar100", "1024", *_batch(1024, lr=1.0), tcl=("method.k1=4000",)),
         ),
@@ -164,11 +156,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fig-batch-digits": Experiment(
         title="SupCon and TCL: batch sizes, handwritten digits",
         summary="Figure 2a, small: SupCon and TCL at batch sizes from 32 to 256, digits; a CPU, three minutes.",
-        rows=(
-            *_pair("digits", "32", *_batch(32, lr=0.025)),
-            *_pair("digits", "64", *_batch(64, lr=0.05)),
-            *_pair("digits", "128", *_batch(128, lr=0.1)),
-            *_pair("digits", "256", *_batch(256, lr=0.2)),
+        rows=tuple(
+            row for size in (32, 64, 128, 256) for row in _pair("digits", f"{size}", *_batch(size, lr=0.1 * size / 128))
         ),
         layout="sweep",
         setting="batch size",
@@ -249,10 +238,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         # The paper does not name its values. These range from no effect to too much, around those it recommends.
         rows=(
             _row("cifar100", SUPCON),
-            *(
-                _row("cifar100", TCL, f"k1 = {k1}", f"method.k1={k1}")
-                for k1 in (10, 100, 1000, 2000, 4000, 8000, 20000)
-            ),
+            *_k1("cifar100", 10, 100, 1000, 2000, 4000, 8000, 20000),
             _row("cifar100", TCL, "k1 = 50000", "method.k1=50000", paper=K1_50000[1]),
         ),
         layout="k1",
@@ -261,10 +247,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fig-k1-digits": Experiment(
         title="Effect of k1, handwritten digits",
         summary="Figure 3a, b, small: gradients from positives, and accuracy, by k1, digits; a CPU, three minutes.",
-        rows=(
-            _row("digits", SUPCON),
-            *(_row("digits", TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in (10, 100, 500, 2000, 5000)),
-        ),
+        rows=(_row("digits", SUPCON), *_k1("digits", 10, 100, 500, 2000, 5000)),
         layout="k1",
     ),
     "fig-k2": Experiment(
@@ -330,6 +313,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "ssl-digits": Experiment(
         title="Self-supervised methods on handwritten digits",
         summary="All self-supervised methods on handwritten digits: a CPU, about ten minutes.",
-        rows=(*_ssl("digits"), replace(UNTRAINED, title="Raw pixels", pixels=True)),
+        rows=(*_ssl("digits"), replace(_ssl("digits")[-1], title="Raw pixels", pixels=True)),
     ),
 }

@@ -44,16 +44,9 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
     rows = sorted(outcomes, key=lambda each: (each.row.is_baseline, -heights.get(each.row.title, 0.0)))
     figure, (axes,) = _panels(1, 1.2 + 0.36 * len(rows))
     sources = dict(zip(dict.fromkeys(name for each in rows for name in each.row.reported), OTHERS, strict=False))
-    baselines = zip(
-        [each for each in rows if each.row.is_baseline and each.row.title in heights], BASELINES, strict=False
-    )
-    handles = [
-        *(
-            Line2D([], [], linestyle="none", marker=m, color=INK, label=t)
-            for m, t in (("o", "linear probe"), ("|", "kNN"))
-        ),
-        *(_open_handle(source, marker) for source, marker in sources.items()),
-    ]
+    baselines = [each for each in rows if each.row.is_baseline and each.row.title in heights]
+    kinds = [MethodStyle("linear probe", INK, "o"), MethodStyle("kNN", INK, "|")]
+    handles = [*map(legend_handle, kinds), *(_open_handle(source, marker) for source, marker in sources.items())]
     for y, each in enumerate(rows):
         style = METHOD_STYLES.get(each.row.name.removesuffix("-ssl"), MethodStyle(each.row.title, INK, "o"))
         for source, value in each.row.reported.items():
@@ -63,21 +56,19 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
                 axes.text(x, y, f"{spread.mean:.1f}", transform=axes.get_yaxis_transform(), ha="right", va="center")
                 if not each.collapsed():  # far to the left of everything of interest
                     _accuracy_mark(axes, each, y + offset, style._replace(marker=marker), column)
-    for each, dashes in baselines:
+    for each, dashes in zip(baselines, BASELINES, strict=False):
         axes.axvline(heights[each.row.title], color=MUTED, linewidth=1.2, linestyle=dashes, zorder=1)
         handles.append(Line2D([], [], color=MUTED, linestyle=dashes, label=f"{each.row.title.lower()}, linear"))
     for x, heading in ((1.1, "linear"), (1.2, "kNN")):
         axes.text(x, -0.8, heading, transform=axes.get_yaxis_transform(), ha="right", color=MUTED, fontsize=9)
-    remarks = [f" ({remark})" if (remark := each.remark()) else "" for each in rows]
-    _name_rows(axes, [f"{each.row.title}{remark}" for each, remark in zip(rows, remarks, strict=True)])
+    _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     return _with_legend(figure, experiment.title, [*handles, *_bar_handles(outcomes, LINEAR)])
 
 
 def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """A panel per data set, a line per method."""
-    cells = by_place(outcomes)
-    methods, places = (list(dict.fromkeys(key[part] for key in cells)) for part in (0, 1))
+    cells, methods, places = by_place(outcomes)
     figure, panels = _panels(max(1, len(places)), 1.5 + 0.42 * len(methods))
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
@@ -93,8 +84,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
 
 def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """Accuracy over the values of a setting, a line per method."""
-    cells = by_place(outcomes)
-    methods, places = (list(dict.fromkeys(key[part] for key in cells)) for part in (0, 1))
+    cells, methods, places = by_place(outcomes)
     figure, (axes,) = _panels(1, 3.8)
     for number, method in enumerate(methods):
         offset, points = 0.06 * (number - (len(methods) - 1) / 2), []
@@ -119,28 +109,21 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     figure, (runs, differences) = _panels(2, 1.5 + 0.55 * len(outcomes))
     for y, each in enumerate(outcomes):
         style, seeds = _style(each.row.method), list(each.by_seed().values())
-        runs.plot(
-            seeds, [y + 0.25] * len(seeds), linestyle="none", marker="|", markersize=7, color=style.color, alpha=0.7
-        )
+        runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
         _accuracy_mark(runs, each, y, style)
         _paper_mark(runs, each, y - 0.25)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(f"{TOP_1} (a tick per seed)")
     names: list[str] = []
     for lower, upper in combinations(outcomes, 2):
+        style = _style(upper.row.method)
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:
-                half = found.half or 0.0
-                _mark(
-                    differences,
-                    found.mean,
-                    len(names),
-                    _style(upper.row.method),
-                    (found.mean - half, found.mean + half),
-                )
+                ends = found.mean - (found.half or 0.0), found.mean + (found.half or 0.0)
+                _mark(differences, found.mean, len(names), style, ends)
             papers = [each.row.reported.get(PAPER, nan) for each in (upper, lower)]
             if column == TOP1:
-                _mark(differences, papers[0] - papers[1], len(names) - 0.25, _style(upper.row.method), filled=False)
+                _mark(differences, papers[0] - papers[1], len(names) - 0.25, style, filled=False)
             names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
     differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
     _name_rows(differences, names)
@@ -157,28 +140,24 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
     tuned = [each for each in planned if each.results] or planned
     supcon = next(each for each in outcomes if each.row.method == SUPCON)
     red, blues = _style(SUPCON), matplotlib.colormaps["Blues"]
+    handles: list[Line2D | Patch] = []
     shades = [blues(0.4 + 0.6 * number / max(1, len(tuned) - 1)) for number in range(len(tuned))]
     figure = Figure(figsize=(WIDTH, 6.2), layout="constrained", facecolor="white")
     panels = figure.subplot_mosaic([["runs", "relative"], ["accuracy", "accuracy"]], height_ratios=[1.3, 1])
     for each, shade in zip(tuned, shades, strict=True):
         own, on_same_batches = each.curve(key), each.curve(f"supcon_{key}")
         if own is not None and on_same_batches is not None:
-            ratios = [100 * (a / b - 1) if b else nan for a, b in zip(own.values, on_same_batches.values, strict=True)]
-            panels["runs"].plot(own.epochs, own.values, linewidth=1.8, color=shade)
-            panels["relative"].plot(own.epochs, ratios, linewidth=1.8, color=shade)
-        style = MethodStyle(TCL, matplotlib.colors.to_hex(shade), "o")
+            ratios = [100 * (a / b - 1) if b else nan for a, b in zip(own[1], on_same_batches[1], strict=True)]
+            panels["runs"].plot(*own, linewidth=1.8, color=shade)
+            panels["relative"].plot(own[0], ratios, linewidth=1.8, color=shade)
+        style = MethodStyle(f"{TCL}, {parameter} = {_value(each):,g}", matplotlib.colors.to_hex(shade), "o")
+        handles.append(legend_handle(style, linestyle="-"))
         _accuracy_mark(panels["accuracy"], each, _value(each), style, vertical=True)
         _paper_mark(panels["accuracy"], each, _value(each), vertical=True)
     if (own := supcon.curve(key)) is not None:
-        panels["runs"].plot(own.epochs, own.values, linewidth=1.8, color=red.color, linestyle=DASHED)
+        panels["runs"].plot(*own, linewidth=1.8, color=red.color, linestyle=DASHED)
     panels["relative"].axhline(0, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
-    handles = [
-        *(
-            Line2D([], [], color=shade, marker="o", markersize=6, label=f"{TCL}, {parameter} = {_value(each):,g}")
-            for each, shade in zip(tuned, shades, strict=True)
-        ),
-        Line2D([], [], color=red.color, linestyle=DASHED, label=SUPCON),
-    ]
+    handles.append(Line2D([], [], color=red.color, linestyle=DASHED, label=SUPCON))
     if (spread := supcon.accuracy()) is not None:
         half = spread.half or 0.0
         panels["accuracy"].axhspan(spread.mean - half, spread.mean + half, color=LINE, zorder=0)
@@ -193,8 +172,6 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
         panels[name].set_title(title, loc="left", fontsize=10)
         panels[name].set_ylabel(label)
         panels[name].set_xlabel(parameter if name == "accuracy" else "epoch")
-        if not panels[name].lines:
-            panels[name].text(0.5, 0.5, "no curves in these results", transform=panels[name].transAxes, ha="center")
     places = [_value(each) for each in tuned]
     panels["accuracy"].set_xscale("log" if parameter == "k1" else "linear")
     panels["accuracy"].minorticks_off()
@@ -256,16 +233,12 @@ def _mark(
 def _accuracy_mark(
     axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
 ) -> None:
-    """With the interval over seeds, or that of the images of one seed. A row without a result gets its remark."""
+    """With the interval over seeds, or that of the images of one seed; nothing if there is no result."""
     spread = outcome.accuracy(column)
-    if spread is None:
-        x, y = (place, 0.5) if vertical else (0.5, place)
-        transform = axes.get_xaxis_transform() if vertical else axes.get_yaxis_transform()
-        axes.text(x, y, outcome.remark(), color=MUTED, fontsize=8, ha="center", transform=transform)
-    elif spread.half is not None:
+    if spread is not None and spread.half is not None:
         ends = (spread.mean - spread.half, spread.mean + spread.half)
         _mark(axes, spread.mean, place, style, ends, vertical=vertical)
-    else:
+    elif spread is not None:
         ends = wilson_interval(spread.mean, outcome.scores(column)[0][1]["num_images"])
         _mark(axes, spread.mean, place, style, ends, width=THIN, vertical=vertical)
 

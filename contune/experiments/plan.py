@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from contune.config import MACHINE_SETTINGS, Config
-from contune.console import progress
 from contune.errors import UserError
 from contune.eval.measures import TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
@@ -74,9 +73,6 @@ class Row:
         fitting = [text for text in overrides if config.data.name == "imagenet100" or _key(text) != "data.classes"]
         return config.override([*fitting, *self.adapted, *self.overrides, f"run.seed={seed}"])
 
-    def sets(self, key: str) -> bool:
-        return key in map(_key, self.overrides)
-
 
 def _key(assignment: str) -> str:
     return split_assignment(assignment)[0]
@@ -114,7 +110,12 @@ class Experiment:
         computed = computed_settings(changes)
         if not computed:
             return new
-        kept = [f"{row.title} keeps its own {_key(text)}" for text in computed for row in rows if row.sets(_key(text))]
+        kept = [
+            f"{row.title} keeps its own {_key(text)}"
+            for text in computed
+            for row in rows
+            if _key(text) in map(_key, row.overrides)
+        ]
         but = f" ({', '.join(kept)})" if kept else ""
         notes = [f"Settings changed for all runs: {' '.join(computed)}{but}."]
         if any(PAPER in row.reported for row in rows):
@@ -130,7 +131,7 @@ def _check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
     for key in map(_key, overrides):
         if key == "run.seed":
             raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
-        if all(row.sets(key) for row in rows):
+        if all(key in map(_key, row.overrides) for row in rows):
             raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
     for row in rows:
         try:
@@ -153,11 +154,6 @@ def default_folder(experiment: Experiment) -> Path:
 
 
 # Outcomes: a row with the results of its runs.
-
-
-class Curve(NamedTuple):
-    epochs: list[float]
-    values: list[float]
 
 
 @dataclass(frozen=True)
@@ -198,14 +194,14 @@ class Outcome:
         seeds = [seed for seed in mine if seed in theirs]
         return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]) if seeds else None
 
-    def curve(self, key: str) -> Curve | None:
-        """What training logged, the mean over seeds; None if no run logged it."""
+    def curve(self, key: str) -> tuple[list[float], list[float]] | None:
+        """Epochs and what training logged then, the mean over seeds; None if no run logged it."""
         kept = [result["curves"] for result in self.results if key in result.get("curves", {})]
         if not kept:
             return None
         epochs = kept[0]["epoch"]
         alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
-        return Curve(epochs, [mean(values) for values in zip(*alike, strict=True)])
+        return epochs, [mean(values) for values in zip(*alike, strict=True)]
 
     def collapsed(self) -> list[Result]:
         """Runs whose features ended in almost one direction."""
@@ -222,12 +218,9 @@ class Outcome:
 
     def problems(self) -> list[str]:
         """Collapsed and failed runs, one sentence each."""
-        collapsed = [
-            f"{self.row.title}, seed {r['seed']}: the features collapsed to an effective rank of "
-            f"{r['last_logged']['effective_rank']:.2f}."
-            for r in self.collapsed()
-        ]
-        return [*collapsed, *(f"{self.row.title}, {failure}" for failure in self.failures)]
+        ranks = {result["seed"]: result["last_logged"]["effective_rank"] for result in self.collapsed()}
+        collapsed = [f"seed {seed}: collapsed to an effective rank of {rank:.2f}." for seed, rank in ranks.items()]
+        return [f"{self.row.title}, {problem}" for problem in (*collapsed, *self.failures)]
 
 
 def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
@@ -291,13 +284,11 @@ def run_missing(
     finished = {path for path in jobs if RunFolder(path).result_file.exists()}
     data = {job.config.data.name: job.config.data for path, job in jobs.items() if path not in finished}
     absent: dict[str, str] = {}
-    with progress("data", len(data), unit="data sets") as advance:
-        for number, (name, settings) in enumerate(data.items()):
-            advance(number, name)
-            try:
-                open_dataset(settings)
-            except UserError as error:
-                absent[name] = str(error)
+    for name, settings in data.items():
+        try:
+            open_dataset(settings)
+        except UserError as error:
+            absent[name] = str(error)
     possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
     if absent and not possible and not known:
         raise UserError(next(iter(absent.values())))
@@ -312,31 +303,23 @@ def run_missing(
 # Result files: one JSON file per run, anywhere below a folder.
 
 
-def read_results(folder: Path) -> list[tuple[Path, Result]]:
-    """All results below a folder: saved ones, one file per run, and the result.json of run folders."""
+def read_results(folder: Path) -> list[Result]:
+    """All results below a folder: saved ones, one file per run, and the result.json of run folders.
+
+    In results/ no run is stored twice: a folder with an experiment.json takes runs that it lacks from its neighbors.
+    """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
     found = []
-    for path in sorted(folder.rglob("*.json")):
+    places = [folder, folder.resolve().parent] if (folder / ABOUT).exists() else [folder]
+    for path in (path for place in places for path in sorted(place.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
         except (json.JSONDecodeError, UnicodeDecodeError):
             continue
         if isinstance(content, dict) and {"config", "measures", "seed", "epochs"} <= content.keys():
-            found.append((path, content))
+            found.append(content)
     return found
-
-
-def results_for(experiment: Experiment, source: Path) -> list[Result]:
-    """All results below a folder, this experiment's own first: of two with the same settings and seed they count.
-
-    Saved folders hold no run twice, so beside a folder with an experiment.json its neighbors are read too.
-    """
-    everywhere = read_results(source)
-    if read_about(source) is not None:
-        everywhere += read_results(source.parent)
-    own = {folder for path, _ in everywhere for folder in path.parents if _is_of(folder, experiment)}
-    return [result for _, result in sorted(everywhere, key=lambda found: own.isdisjoint(found[0].parents))]
 
 
 def match(experiment: Experiment, results: Iterable[Result]) -> dict[str, dict[int, Result]]:
@@ -385,19 +368,12 @@ def write_about(folder: Path, experiment: Experiment) -> None:
     write_atomic(folder / ABOUT, json.dumps(content, indent=2) + "\n")
 
 
-def _is_of(folder: Path, experiment: Experiment) -> bool:
-    about = read_about(folder)
-    if about is None:
-        return False
-    return (about[0], sorted(about[1])) == (experiment.name, sorted(computed_settings(experiment.changes)))
-
-
 def check_folder(folder: Path, experiment: Experiment) -> None:
     """An experiment may be drawn in a new or empty folder and in its own."""
-    about = read_about(folder)
-    if about is not None and not _is_of(folder, experiment):
-        raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
-    if about is None:
+    if (about := read_about(folder)) is not None:
+        if (about[0], sorted(about[1])) != (experiment.name, sorted(computed_settings(experiment.changes))):
+            raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
+    else:
         runs = {path.parent.name.rstrip("0123456789") for path in folder.glob("*/config.json")}
         if runs.isdisjoint(f"{row.name}-seed" for row in experiment.rows):
             check_new_folder(folder, "run of this experiment")

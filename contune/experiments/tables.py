@@ -14,7 +14,6 @@ from contune.report.page import duration
 NOTHING = "–"
 TITLES = {TOP1: "top-1 %", LINEAR: "linear %", FAST: "fast probe %", KNN: "kNN %"}
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
-"""Keys of logged curves, and their titles."""
 THEOREM_1 = "theorem1_share"
 SUPCONS = f"{SUPCON}'s on these batches"
 
@@ -26,7 +25,6 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    title: str
     columns: tuple[str, ...]
     """The first column names the rows."""
     rows: tuple[tuple[Cell, ...], ...]
@@ -74,13 +72,12 @@ def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         cells = [Cell(_text(value(each)), each is best.get(title)) for title, value in columns.items()]
         rows.append((Cell(each.row.title), *cells))
     notes = tuple(_notes(outcomes, (LINEAR, KNN)))
-    return Table(title=experiment.title, columns=("method", *columns), rows=tuple(rows), notes=notes)
+    return Table(columns=("method", *columns), rows=tuple(rows), notes=notes)
 
 
 def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """Methods by data sets or by values of a setting, with the paper's numbers; below, differences of neighbors."""
-    cells = by_place(outcomes)
-    methods, places = (list(dict.fromkeys(key[part] for key in cells)) for part in (0, 1))
+    cells, methods, places = by_place(outcomes)
     quoted = {place for (_, place), each in cells.items() if PAPER in each.row.reported}
     rows = []
     for method in methods:
@@ -98,7 +95,7 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     columns = [title for place in places for title in (place, *([PAPER] if place in quoted else []))]
     first = f"by {experiment.setting}" if experiment.setting else "method"
     notes = tuple(_notes(outcomes, (TOP1,)))
-    return Table(title=experiment.title, columns=(first, *columns), rows=tuple(rows), notes=notes)
+    return Table(columns=(first, *columns), rows=tuple(rows), notes=notes)
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
@@ -116,7 +113,8 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     for lower, upper in combinations(outcomes, 2):
         found = upper.difference(lower)
         texts = [_text(upper.difference(lower, column)) for column in measures]
-        texts += [str(found.num), p_text(found.p)] if found is not None else [NOTHING, NOTHING]
+        texts += [NOTHING if found is None else str(found.num)]
+        texts += [NOTHING if found is None or found.p is None else f"{found.p:.2g}"]
         texts += [_paper_difference(upper, lower, ".2f") for _ in quoted]
         rows.append((Cell(f"{upper.row.method} − {lower.row.method}"), *map(Cell, texts)))
     notes = _notes(outcomes, measures)
@@ -126,7 +124,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
             "not corrected for several comparisons."
         )
     columns = ("", *(TITLES[column] for column in measures), "seeds", "p", *quoted)
-    return Table(title=experiment.title, columns=columns, rows=tuple(rows), notes=tuple(notes))
+    return Table(columns=columns, rows=tuple(rows), notes=tuple(notes))
 
 
 def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
@@ -156,7 +154,7 @@ def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Tabl
     )
     gradients = [title for key in logged for title in (GRADIENTS[key], SUPCONS)]
     columns = ("loss", TITLES[TOP1], "seeds", f"vs {SUPCON}", *quoted, *gradients, *theorem)
-    return Table(title=experiment.title, columns=columns, rows=tuple(rows), notes=tuple(notes))
+    return Table(columns=columns, rows=tuple(rows), notes=tuple(notes))
 
 
 TABLES: dict[str, Callable[[Experiment, Sequence[Outcome]], Table]] = {
@@ -169,15 +167,10 @@ TABLES: dict[str, Callable[[Experiment, Sequence[Outcome]], Table]] = {
 }
 
 
-def by_place(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Outcome]:
-    """By method and data set or value, without data sets that are not on this disk."""
-    return {(each.row.method, each.row.at): each for each in outcomes if each.results or not each.absent}
-
-
-def p_text(p: float | None) -> str:
-    if p is None:
-        return NOTHING
-    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+def by_place(outcomes: Iterable[Outcome]) -> tuple[dict[tuple[str, str], Outcome], list[str], list[str]]:
+    """By method and place; all methods, all places. Data sets that are not on this disk are left out."""
+    cells = {(each.row.method, each.row.at): each for each in outcomes if each.results or not each.absent}
+    return cells, list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
 
 
 def _text(value: object) -> str:
@@ -231,7 +224,7 @@ def _last_logged(outcome: Outcome, metric: str) -> str | None:
 
 def _mean(outcome: Outcome, key: str, scale: float = 1.0) -> str:
     found = outcome.curve(key)
-    known = [] if found is None else [value for value in found.values if value == value]  # not nan
+    known = [] if found is None else [value for value in found[1] if value == value]  # not nan
     return f"{scale * mean(known):.3g}" if known else NOTHING
 
 
@@ -240,8 +233,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     results = [result for each in outcomes for result in each.results]
     notes = []
     if results:
-        splits = _join(result["split"] for result in results)
-        notes.append(f"Top-1 on the {splits} split after the last epoch; the highest in bold.")
+        notes.append(f"Top-1 on the {results[0]['split']} split after the last epoch; the highest in bold.")
         singles = [found[0][1] for each in outcomes if len(found := each.scores(columns[0])) == 1]
         if any(len(each.trained) > 1 for each in outcomes):
             notes.append("± is the 95 % confidence interval over seeds (Student's t).")
@@ -250,32 +242,18 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
             error = sqrt(top1 * (100 - top1) / num)
             notes.append(f"One seed: {top1:.0f} % of {num:,} images has a standard error of {error:.1f} points.")
         for column in columns:
-            notes += _fact(TITLES[column].removesuffix(" %"), outcomes, lambda r, column=column: _protocol(r, column))  # type: ignore[misc]
+            title = TITLES[column].removesuffix(" %")
+            notes += _fact(title, outcomes, lambda r, column=column: (judged_by(r, column) or {}).get("protocol", ""))  # type: ignore[misc]
         if LINEAR in columns:
             notes.append("online probe: scored on training views, so not comparable with the other columns.")
-        for title, key in FACTS.items():
-            notes += _fact(title, outcomes, lambda result, key=key: str(result.get(key) or ""))  # type: ignore[misc]
+        for key in ("encoder", "epochs", "hardware", "git_revision", "note"):
+            notes += _fact(key.replace("_", " "), outcomes, lambda result, key=key: str(result.get(key) or ""))  # type: ignore[misc]
         if any(str(result["hardware"]).startswith("cpu") for result in results):
             notes.append("On a CPU, another number of threads changes accuracies as much as another seed does.")
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
         names = _join(each.row.at or each.row.title for each in outcomes if each.absent == reason)
         notes.append(f"Left out: {names}; {reason}.")
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
-
-
-FACTS = {
-    "encoder": "encoder",
-    "epochs of training": "epochs",
-    "hardware": "hardware",
-    "revision of contune": "git_revision",
-    "notes of runs": "note",
-}
-"""What a table says about its results, by title."""
-
-
-def _protocol(result: Result, column: str) -> str:
-    score = judged_by(result, column)
-    return "" if score is None else str(score["protocol"])
 
 
 def _fact(title: str, outcomes: Sequence[Outcome], value_of: Callable[[Result], str]) -> list[str]:

@@ -170,7 +170,7 @@ def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path:
     assert save(changed, others, tmp_path / "longer") == 5
     assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
     (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
-    (tmp_path / "twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
+    (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
     assert saved_folders(tmp_path) == [tmp_path / "longer"]
