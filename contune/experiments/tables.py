@@ -257,7 +257,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
 
 
 def _fact(title: str, outcomes: Sequence[Outcome], value_of: Callable[[Result], str]) -> list[str]:
-    """What holds for the results; if it is not the same for all, which runs have which value."""
+    """What holds for the results; if it is not the same for all, a note per value with the runs that have it."""
     owners: dict[str, dict[str, list[str]]] = {}
     for outcome in outcomes:
         for result in outcome.trained:
@@ -266,8 +266,8 @@ def _fact(title: str, outcomes: Sequence[Outcome], value_of: Callable[[Result], 
     if len(owners) == 1:
         return [f"{title}: {value}." for value in owners if value]
     num_seeds = {each.row.title: len(each.results) for each in outcomes}
-    parts = []
+    notes = []
     for value, runs in owners.items():
         names = [t if len(s) == num_seeds[t] else f"{t} (seed {', '.join(s)})" for t, s in runs.items()]
-        parts += [f"{value} ({'; '.join(names)})"] if value else []
-    return [f"{title}: {', '.join(parts)}."] if parts else []
+        notes += [f"{title}: {value} – {'; '.join(names)}."] if value else []
+    return notes
