@@ -62,8 +62,7 @@ def draw_uniform(shape: tuple[int, ...], low: float, high: float, generator: tor
 def check_interval(name: str, interval: tuple[float, float], high: float = float("inf")) -> None:
     """`interval` is (smallest, largest): above 0, at most `high`."""
     if len(interval) != 2 or not 0 < interval[0] <= interval[1] <= high:
-        limit = "" if high == float("inf") else f" and at most {high:g}"
-        raise UserError(f"{name} must be two numbers, the smaller first, above 0{limit}, got {interval}")
+        raise UserError(f"{name} must be two numbers above 0 and up to {high:g}, the smaller first, got {interval}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -69,8 +69,8 @@ class Digits(Policy):
         offset_B2 = -(linear_B22 * params["translation"][:, None]).sum(2)
         inverse_B23 = torch.cat([linear_B22, offset_B2[:, :, None]], dim=2)
         moved = ops.sample_affine(images, inverse_B23, "bilinear")
-        contrast, brightness = (params[name][:, None, None, None] for name in ("contrast", "brightness"))
-        return (moved * contrast).add_(brightness).clamp_(0, 1)
+        contrasted = moved * params["contrast"][:, None, None, None]
+        return contrasted.add_(params["brightness"][:, None, None, None]).clamp_(0, 1)
 
 
 POLICIES: dict[str, tuple[type[Policy], Mapping[str, Any]]] = {
@@ -155,8 +155,9 @@ def slice_params(params: Params, start: int, stop: int) -> Params:
 
 def normalize(images_BCHW: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """(image - mean) / std by channel, of float images in [0, 1]."""
-    mean_C11, std_C11 = (ops.constant(tuple(c), images_BCHW.device)[:, None, None] for c in (mean, std))
-    return (images_BCHW - mean_C11).div_(std_C11)
+    device = images_BCHW.device
+    mean_C, std_C = ops.constant(tuple(mean), device), ops.constant(tuple(std), device)
+    return (images_BCHW - mean_C[:, None, None]).div_(std_C[:, None, None])
 
 
 def eval_transform(images_BCHW: Tensor, image_size: int, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -180,13 +181,13 @@ class Augmenter:
     ) -> None:
         self.policies, self.backend = list(policies), backend
         self.mean, self.std = tuple(mean), tuple(std)
-        self._views_of = {
-            policy: [view for view, other in enumerate(self.policies) if other is policy] for policy in self.policies
-        }
+        self._views_of: dict[Policy, list[int]] = {}
+        for view, policy in enumerate(self.policies):
+            self._views_of.setdefault(policy, []).append(view)
 
     def draw(self, num_samples: int, generator: torch.Generator) -> list[Params]:
         """Parameters of each view for `num_samples` images."""
-        params: list[Params] = [{} for _ in self.policies]
+        params: list[Params] = [{}] * len(self.policies)
         for policy, views in self._views_of.items():
             drawn = policy.draw(num_samples * len(views), generator)
             for number, view in enumerate(views):
