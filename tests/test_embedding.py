@@ -13,7 +13,6 @@ import pytest
 import torch
 from command_line import contune
 from PIL import Image
-from safetensors.torch import save_file
 from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
 
 import contune as library
@@ -92,17 +91,14 @@ def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) ->
         photos / "dog" / "001.png",
         Image.fromarray(pixels(2)),
     ]
+    for mode in ("La", "RGBa", "HSV", "CMYK", "1", "I;16"):
+        between = {"La": "LA", "RGBa": "RGBA", "I;16": "I"}.get(mode, "RGB")
+        (part,) = library.embed(run, [Image.fromarray(pixels(0)).convert(between).convert(mode)], broken="stop")
+        assert len(part.paths) == 1
     (part,) = library.embed(run, given)
     assert part.paths == [str(given[0]), str(given[1]), "images#2"]
     assert part.labels == [None] * 3
     np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("mode", ["La", "RGBa", "HSV", "CMYK", "1", "I;16"])
-def test_pictures_of_any_mode(mode: str, run: Path) -> None:
-    between = {"La": "LA", "RGBa": "RGBA", "I;16": "I"}.get(mode, "RGB")
-    (part,) = library.embed(run, [Image.fromarray(pixels(0)).convert(between).convert(mode)])
-    assert np.isfinite(part.embeddings).all()
 
 
 def test_a_picture_that_is_damaged_is_left_out_as_its_file_is(run: Path, tmp_path: Path) -> None:
@@ -308,14 +304,3 @@ def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -
         assert [float(row[f"p({name})"]) for row in from_csv] == pytest.approx(column, abs=1e-5)
         assert [row["probabilities"][name] for row in from_json] == pytest.approx(column, abs=1e-5)
         assert [row[number] for row in from_parquet["probabilities"].to_pylist()] == pytest.approx(column)
-
-
-def test_files_that_are_no_classifier(photos: Path, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", classifier=False)
-    with pytest.raises(UserError, match="no classifier"):
-        library.predict(folder, photos)
-    about = {"contune": json.dumps({"class_names": ["a", "b"], "measure": "linear"})}
-    tensors = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
-    save_file(tensors, folder / "classifier.safetensors", metadata=about)
-    with pytest.raises(UserError, match="4 features"):
-        library.predict(folder, photos)

@@ -46,15 +46,6 @@ def test_the_nearest_come_first_and_the_query_is_left_out(run: Path, photos: Pat
     assert all(hit.label == Path(hit.path).parent.name for hit in found.hits)
 
 
-def test_a_table_gives_what_the_images_give(run: Path, photos: Path, table: Path) -> None:
-    query = photos / "eel"
-    by_table, by_images = (library.search(run, place, query, k=4) for place in (table, photos))
-    assert len(by_table) == 10
-    for mine, other in zip(by_table, by_images, strict=True):
-        assert [hit.path for hit in mine.hits] == [hit.path for hit in other.hits]
-        assert [hit.similarity for hit in mine.hits] == pytest.approx([hit.similarity for hit in other.hits], abs=1e-6)
-
-
 def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path) -> None:
     (tmp_path / "copy.png").write_bytes(png(7))
     (found,) = library.search(run, table, tmp_path / "copy.png", k=99)

@@ -79,13 +79,6 @@ def test_validation_shards_and_split_folders(tmp_path: Path) -> None:
     assert (len(dataset.test), dataset.val) == (1, None)
 
 
-def test_usual_names_win_over_other_binary_columns(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.parquet", thumbnail=structs([1]), hash=[b"abc"], pixel_values=structs([2]))
-    assert np.array_equal(parquet_splits(path).train.resident(8, 3).numpy(), pixels_of([2]))
-    path = write(tmp_path / "y.parquet", hash=[b"abc"], thumbnail=structs([1]))
-    assert np.array_equal(parquet_splits(path).train.resident(8, 3).numpy(), pixels_of([1]))
-
-
 def test_the_label_column(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", image=structs([1, 2]), label=[0, 1], coarse=["b", "a"])
     splits = parquet_splits(path, "coarse")
@@ -132,21 +125,14 @@ def test_labels_without_names_are_numbered(
 def test_splits_share_one_numbering(tmp_path: Path) -> None:
     write(tmp_path / "train.parquet", image=structs([1, 2]), label=[10, 30])
     write(tmp_path / "test.parquet", image=structs([3, 4]), label=[30, 20])
+    write(tmp_path / "validation.parquet", image=structs([5]), label=[-1])  # hidden
     splits = parquet_splits(tmp_path)
     assert splits.test is not None
     assert splits.test.labels is not None
     assert splits.class_names == ("10", "20", "30")
     assert splits.test.labels.tolist() == [2, 1]
-
-
-def test_hidden_test_labels_are_no_labels(tmp_path: Path) -> None:
-    names = ("a", "b")
-    write(tmp_path / "train-0.parquet", names, image=structs([1, 2]), label=[0, 1])
-    write(tmp_path / "test-0.parquet", names, image=structs([3, 4]), label=[-1, -1])
-    splits = parquet_splits(tmp_path)
-    assert splits.test is not None
-    assert splits.test.labels is None
-    assert splits.class_names == names
+    assert splits.val is not None
+    assert splits.val.labels is None
 
 
 def test_streamed_images_leave_nothing_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
