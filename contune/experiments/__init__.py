@@ -16,7 +16,7 @@ from contune.errors import UserError, unknown
 from contune.experiments import plan
 from contune.experiments.catalogue import EXPERIMENTS
 from contune.experiments.figures import make_figure
-from contune.experiments.plan import Experiment, Outcome, Row
+from contune.experiments.plan import Experiment, Outcome, PlanRow
 from contune.experiments.tables import Table, make_table
 from contune.files import atomic_file, write_atomic
 from contune.report.style import STYLE, svg_text
@@ -106,5 +106,5 @@ def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     return experiment, plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
 
 
-__all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "Row", "find_experiment", "read_saved", "run_experiment"]
-__all__ += ["saved_folders", "write_drawing"]
+__all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "PlanRow", "find_experiment", "read_saved"]
+__all__ += ["run_experiment", "saved_folders", "write_drawing"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, Row
+from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
 from contune.recipes.paper import INTERVALS, K1_50000, SOLO_LEARN, TABLE_1, TABLE_3, reported
 from contune.recipes.paper import PAPER as PAPERS
@@ -46,13 +46,13 @@ def _row(
     paper: float | None = None,
     half: float | None = None,
     suffix: str = "",
-) -> Row:
+) -> PlanRow:
     """A method on a data set; `at` is its place in tables and figures with two directions.
 
     suffix: of the recipe's name, `-250` for 250 epochs. paper, half: the paper's top-1 % and half of its interval.
     """
     title = f"{method}, {at}" if at else method
-    return Row(
+    return PlanRow(
         title=title,
         recipe="digits" if (data, method) == ("digits", TCL) else f"{data}{RECIPE_SUFFIXES[method]}{suffix}",
         name=re.sub("[ ,=]+", "-", title.lower()),
@@ -65,7 +65,7 @@ def _row(
     )
 
 
-def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple[Row, ...]:
+def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple[PlanRow, ...]:
     return tuple(
         _row(data, METHODS[name], TITLES[data], paper=top1, suffix=suffix)
         for data, numbers in table.items()
@@ -73,7 +73,7 @@ def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple
     )
 
 
-def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[Row, ...]:
+def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[PlanRow, ...]:
     few, long, longer = "data.val_fraction=0.8", f"optim.epochs={epochs}", f"optim.epochs={2 * epochs}"
     return (
         *(_row("digits", method, "898 digits", adapted=(long,)) for method in methods),
@@ -81,7 +81,7 @@ def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[Row, ...]:
     )
 
 
-def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = (), adapted: Sequence[str] = ()) -> list[Row]:
+def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = (), adapted: Sequence[str] = ()) -> list[PlanRow]:
     """SupCon and TCL at one value of a setting; TCL may have more overrides."""
     supcon = _row(data, SUPCON, at, *overrides, adapted=adapted)
     return [supcon, _row(data, TCL, at, *overrides, *tcl, adapted=adapted)]
@@ -92,20 +92,20 @@ def _batch(size: int, lr: float) -> tuple[str, str]:
     return f"optim.batch_images={size // 2}", f"optim.lr={lr}"
 
 
-def _k1(data: str, *values: int) -> list[Row]:
+def _k1(data: str, *values: int) -> list[PlanRow]:
     return [_row(data, TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in values]
 
 
-def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Row, ...]:
+def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> tuple[PlanRow, ...]:
     """A row per self-supervised method, and the untrained encoder."""
     rows = []
     for name, row in ssl.ROWS.items():
         numbers = {"paper": reported(PAPERS, name, data), "solo-learn": reported(SOLO_LEARN, name, data)}
         known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in numbers.items() if top1 is not None}
         own = (overrides or {}).get(name, ())
-        rows.append(Row(title=row.title, recipe=f"{data}-{name}", name=name, overrides=own, reported=known))
-    untrained = ("optim.epochs=0",)
-    random = Row(title="Random encoder", recipe=f"{data}-simclr", name="random", overrides=untrained, is_baseline=True)
+        rows.append(PlanRow(title=row.title, recipe=f"{data}-{name}", name=name, overrides=own, reported=known))
+    recipe, untrained = f"{data}-simclr", ("optim.epochs=0",)
+    random = PlanRow(title="Random encoder", recipe=recipe, name="random", overrides=untrained, is_baseline=True)
     return (*rows, random)
 
 

@@ -41,7 +41,7 @@ ABOUT = "experiment.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PlanRow:
     """One line of a table: a recipe with some settings changed, run once per seed."""
 
     title: str
@@ -83,7 +83,7 @@ class Experiment:
     title: str
     summary: str
     """For the list of experiments."""
-    rows: tuple[Row, ...]
+    rows: tuple[PlanRow, ...]
     layout: str = "methods"
     """The kind of table and figure: a key of `tables.TABLES` and `figures.FIGURES`."""
     name: str = ""
@@ -127,7 +127,7 @@ class Experiment:
         return replace(new, rows=rows, notes=(*self.notes, *notes))
 
 
-def _check_overrides(rows: Sequence[Row], overrides: Sequence[str]) -> None:
+def _check_overrides(rows: Sequence[PlanRow], overrides: Sequence[str]) -> None:
     for key in map(_key, overrides):
         if key == "run.seed":
             raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
@@ -160,7 +160,7 @@ def default_folder(experiment: Experiment) -> Path:
 class Outcome:
     """A row with the results of its runs. Columns (`top1`, `linear`, `fast`, `knn`) are those of eval/measures.py."""
 
-    row: Row
+    row: PlanRow
     results: tuple[Result, ...] = ()
     """Of the finished runs, by seed."""
     failures: tuple[str, ...] = ()

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contune.experiments import Outcome, Row
+from contune.experiments import Outcome, PlanRow
 
 REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
 PIXELS_LINEAR, PIXELS_KNN = 93.99, 94.99
 
 
 def made_up_result(
-    row: Row, seed: int = 0, *, linear: float = 90.0, knn: float = 80.0, rank: float = 20.0, **changes: Any
+    row: PlanRow, seed: int = 0, *, linear: float = 90.0, knn: float = 80.0, rank: float = 20.0, **changes: Any
 ) -> dict[str, Any]:
     config = row.config(changes.pop("overrides", ()), seed)
     result: dict[str, Any] = json.loads(REAL.read_text())
@@ -28,12 +28,12 @@ def made_up_result(
     )
 
 
-def made_up_outcome(row: Row, *linear: float, **changes: Any) -> Outcome:
+def made_up_outcome(row: PlanRow, *linear: float, **changes: Any) -> Outcome:
     """A result for each accuracy, with seeds 0, 1, …"""
     return Outcome(row, tuple(made_up_result(row, seed, linear=x, **changes) for seed, x in enumerate(linear)))
 
 
-def write_run(folder: Path, row: Row, seed: int = 0, *, overrides: tuple[str, ...] = (), **numbers: Any) -> Path:
+def write_run(folder: Path, row: PlanRow, seed: int = 0, *, overrides: tuple[str, ...] = (), **numbers: Any) -> Path:
     """A run folder with a config and a result in it."""
     run = folder / row.run_name(seed)
     run.mkdir(parents=True)

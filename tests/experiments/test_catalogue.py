@@ -6,7 +6,7 @@ import pytest
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, Row, find_experiment
+from contune.experiments import EXPERIMENTS, PlanRow, find_experiment
 from contune.experiments.figures import FIGURES
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL
 from contune.experiments.tables import TABLES
@@ -25,7 +25,7 @@ def configs(name: str, *changes: str) -> dict[tuple[str, str], Config]:
     return {(row.method, row.at): row.config(experiment.overrides, 0) for row in experiment.rows}
 
 
-def row(name: str, title: str) -> Row:
+def row(name: str, title: str) -> PlanRow:
     return next(row for row in find_experiment(name).rows if row.title == title)
 
 

@@ -58,7 +58,7 @@ def test_without_any_result_there_is_still_a_figure(name: str) -> None:
 
 
 def test_a_method_has_its_color_and_marker_and_the_papers_numbers_are_open() -> None:
-    lines = [line for container in drawn("ci", 90.0, 92.0).axes[0].containers for line in container.lines[:1]]
+    lines = [line for container in drawn("ci", 90.0, 92.0).axes[0].containers for line in container.lines[:1]]  # type: ignore[attr-defined]
     supcon = METHOD_STYLES["supcon"]
     own, paper = (
         next(

@@ -11,7 +11,16 @@ from command_line import PLAIN, contune, read_json
 from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, Experiment, Outcome, Row, find_experiment, plan, read_saved, saved_folders
+from contune.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Outcome,
+    PlanRow,
+    find_experiment,
+    plan,
+    read_saved,
+    saved_folders,
+)
 from contune.experiments.plan import ABOUT, collect, default_folder, match, read_results, save
 from contune.train import many
 from contune.train.signals import Stopped
@@ -19,10 +28,12 @@ from contune.train.signals import Stopped
 RESULTS = Path(__file__).parent.parent.parent / "results"
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
 DRAWN = {"table.md", "figure.png", "figure.svg", ABOUT}
-SIMCLR = Row(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
-RANDOM = Row(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
-RAW = Row(title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, name="random", pixels=True, is_baseline=True)
-BROKEN = Row(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
+SIMCLR = PlanRow(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
+RANDOM = PlanRow(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
+RAW = PlanRow(
+    title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, name="random", pixels=True, is_baseline=True
+)
+BROKEN = PlanRow(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
 SMALL = Experiment(title="A small one", summary="", name="small", rows=(SIMCLR, RANDOM, RAW))
 K1 = find_experiment("fig-k1-digits")
 
@@ -126,7 +137,7 @@ def test_data_that_is_not_on_this_disk_is_left_out(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONTUNE_DATA", raising=False)
-    far = Row(title="Far", recipe="cifar10-supcon", name="far")
+    far = PlanRow(title="Far", recipe="cifar10-supcon", name="far")
     errors, absent = plan.run_missing(
         Experiment(title="", summary="", rows=(SIMCLR, far)), tmp_path / "a", [0], {}, None
     )
