@@ -204,11 +204,11 @@ def autoaugment_kernel(
         for step in range(STEPS):
             op, m = tl.load(op_ptr + STEPS * view + step), tl.load(magnitude_ptr + STEPS * view + step)
             r_P, g_P, b_P = _step(r_P, g_P, b_P, op, m, pixel_P, inside_P, SIZE, C, BP)
-    out_P = view.to(tl.int64) * (SIZE * SIZE * C) + pixel_P * C
-    _store_levels(out_ptr, r_P, out_P, inside_P, mean_std_ptr, 0, C)
+    view_ptr = out_ptr + view.to(tl.int64) * (SIZE * SIZE * C)
+    _store_levels(view_ptr, r_P, pixel_P * C, inside_P, mean_std_ptr, 0, C)
     if C == 3:
-        _store_levels(out_ptr, g_P, out_P, inside_P, mean_std_ptr, 1, C)
-        _store_levels(out_ptr, b_P, out_P, inside_P, mean_std_ptr, 2, C)
+        _store_levels(view_ptr, g_P, pixel_P * C, inside_P, mean_std_ptr, 1, C)
+        _store_levels(view_ptr, b_P, pixel_P * C, inside_P, mean_std_ptr, 2, C)
 
 
 # ---------------------------------------------------------------------------- SimAugment
