@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from math import log10
 from pathlib import Path
 from typing import Any
@@ -283,6 +284,24 @@ def test_a_run_of_supcon_keeps_snapshots(tmp_path: Path) -> None:
     assert (snapshots[0].step, snapshots[-1].step) == (1, 10)
     assert snapshots[0].z_ND.shape == (256, 128)
     assert len(snapshots[0].groups_N.unique()) == 10
+
+
+def test_the_test_images_are_never_opened(tmp_path: Path) -> None:
+    """They are no images at all, which a run that evaluates on them does not survive."""
+    generator = torch.Generator().manual_seed(0)
+    for split, kind, number in product(("train", "test"), ("a", "b"), range(12)):
+        path = tmp_path / "photos" / split / kind / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = torch.randint(0, 256, (16, 16, 3), generator=generator, dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(path)
+        if split == "test":
+            path.write_bytes(b"no picture")
+    small = [f"data.path={tmp_path / 'photos'}", "model.encoder=resnet-mini", "optim.batch_images=8"]
+    images = find_recipe("images")().override([*small, "data.image_size=16", "optim.epochs=1"])
+    result = short_run(short_config(images, 1), RunFolder(tmp_path / "run"))
+    assert result["measures"][0]["split"] == "val"
+    with pytest.raises(UserError):
+        short_run(images, RunFolder(tmp_path / "on test"))
 
 
 # The command
