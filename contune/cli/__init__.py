@@ -44,6 +44,8 @@ SECONDS_FOR_RANK_0 = 3.0
 
 def main() -> None:
     """Run a command. Bad input prints one sentence and exits with code 2, a bug with code 1, SIGTERM with code 75."""
+    # Before torch loads: threads that wait must sleep. Spinning, they take the core that a busy neighbor gives up.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     rank = int(os.environ.get("RANK", "0"))
     who = f"process {rank}: " if rank else ""
     try:

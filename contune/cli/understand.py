@@ -84,8 +84,8 @@ def analyze(
     Example: `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
     from contune.console import say, show_table
-    from contune.gradients.page import TABLE, check_place, rows, write_analysis
-    from contune.gradients.responses import K1_VALUES, K2_VALUES, analyze_run
+    from contune.gradients.drawing import TABLE, check_place, rows, write_analysis
+    from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
     from contune.run import RunFolder
 
     folder = out or run

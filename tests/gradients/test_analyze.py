@@ -12,8 +12,8 @@ from PIL import Image
 from strict_html import Page
 from torch import Tensor
 
-from contune.gradients import responses as module
-from contune.gradients.responses import analyze_run, sweep
+from contune.gradients import analyze as module
+from contune.gradients.analyze import analyze_run, sweep
 from contune.losses.responses import coefficients, responses
 from contune.run import RunFolder
 

@@ -1,0 +1,76 @@
+"""Who may import whom: the core never imports an app, and `eval` never imports `train`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+APPS = {
+    "check",
+    "cli",
+    "doctor",
+    "embedding",
+    "estimator",
+    "experiments",
+    "export",
+    "gradients",
+    "nearest",
+    "report",
+    "tune",
+}
+CORE = {"data", "eval", "kernels", "losses", "methods", "models", "recipes", "train"}
+
+
+def room(path: Path) -> str:
+    """The part of the package that a file belongs to: a folder, or a module at the top."""
+    return path.relative_to(ROOT / "contune").parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Also by imports inside functions."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("contune.")}
+
+
+FILES = sorted((ROOT / "contune").rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if p.parent != ROOT / "contune"], ids=lambda p: f"{room(p)}/{p.stem}"
+)
+def test_imports_point_down(path: Path) -> None:
+    if room(path) in CORE:
+        assert not imported_rooms(path) & APPS
+    if room(path) == "eval":
+        assert "train" not in imported_rooms(path)
+
+
+def test_every_room_is_core_app_or_shared() -> None:
+    shared = {
+        "__init__",
+        "__main__",
+        "config",
+        "console",
+        "device",
+        "distributed",
+        "errors",
+        "files",
+        "run",
+        "settings",
+    }
+    assert {room(path) for path in FILES} == APPS | CORE | shared
+    for name in shared - {"__init__", "__main__"}:
+        assert not imported_rooms(ROOT / "contune" / f"{name}.py") & APPS, name
+
+
+def test_no_two_modules_share_a_name() -> None:
+    """Commands aside, which are named as what they call."""
+    names = [path.stem for path in FILES if path.stem != "__init__" and room(path) != "cli"]
+    assert not {name for name in names if names.count(name) > 1}
