@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -262,7 +263,7 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
 def check_number(name: str, value: object, *, zero: bool = True) -> float:
     """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if not isinstance(number, int | float) or not 0 <= number < math.inf or (number == 0 and not zero):
+    if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
         raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
     return float(number)
 

@@ -213,13 +213,11 @@ def test_k1_and_k2_beyond_float32_are_no_overflow(way: Way, numbers: dict[str, A
 
 
 @closed_ways
-@pytest.mark.parametrize("first", [-6, -2, -1, 0, 2**40])
-def test_any_integer_is_a_label(way: Way, first: int) -> None:
+def test_any_integer_is_a_label(way: Way) -> None:
     """Those included that kernels put where a tile reaches past the batch."""
     z, labels = rows(70, 8), torch.arange(70) % 4
     expected = solved(DENSE, z, labels)
-    loss, grad = solved(way, z, labels + first)
-    assert relative_error(loss, expected[0]) < 1e-3
-    assert relative_error(grad, expected[1]) < 2e-3
-    for kind in (labels.to(torch.uint8) + 252, labels.to(torch.int32)):
-        torch.testing.assert_close(solved(way, z, kind)[0], expected[0], rtol=1e-3, atol=0.0)
+    for others in (labels - 6, labels - 2, labels - 1, labels + 2**40, labels.to(torch.uint8) + 252):
+        loss, grad = solved(way, z, others)
+        assert relative_error(loss, expected[0]) < 1e-3
+        assert relative_error(grad, expected[1]) < 2e-3
