@@ -153,7 +153,7 @@ def test_idx_files_come_back_exactly(tmp_path: Path, inside: str, zipped: bool) 
         ("train-images-idx3-ubyte", idx(np.zeros((5, 28, 28), dtype=np.uint8))[:-1]),
         ("train-images-idx3-ubyte", idx(np.zeros((5, 28, 28), dtype=np.uint8))[:9]),
         ("train-images-idx3-ubyte", idx(np.zeros((4, 28, 28), dtype=np.uint8))),
-        ("t10k-labels-idx1-ubyte.gz", gzip.compress(bytes(999))[:9]),
+        ("t10k-labels-idx1-ubyte.gz", gzip.compress(bytes(999), mtime=0)[:9]),
     ],
 )
 def test_damaged_idx_files(tmp_path: Path, file: str, content: bytes) -> None:
