@@ -1,18 +1,12 @@
 """The tuned contrastive loss and the two losses it contains: SupCon (k1 = 0, k2 = 1) and NT-Xent."""
 
-import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from contune.errors import UserError, unknown
 from contune.kernels import LossSettings
 from contune.losses import dispatch
-
-VARIANTS = ("out", "in")
 
 
 def tcl_loss(
@@ -63,7 +57,7 @@ def tcl_loss(
     the embeddings comes out as NaN.
     """
     settings = LossSettings(temperature, k1, k2, "out", precision, normalize, reduction)
-    return _pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
 
 
 def supcon_loss(
@@ -88,7 +82,7 @@ def supcon_loss(
             `in` has it inside, which some libraries call SupCon.
     """
     settings = LossSettings(temperature, 0.0, 1.0, variant, precision, normalize, reduction)
-    return _pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
 
 
 def ntxent_loss(
@@ -110,7 +104,7 @@ def ntxent_loss(
         ids: (N,) integers, one per sample, repeated for its views: `torch.arange(batch).repeat(num_views)`.
     """
     settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction)
-    return _pair_loss(z, ids, None, candidates, candidate_ids, settings, backend, distributed)
+    return dispatch.pair_loss(z, ids, None, candidates, candidate_ids, settings, backend, distributed)
 
 
 class _LossModule(nn.Module):
@@ -124,7 +118,7 @@ class _LossModule(nn.Module):
         for name, value in settings.items():
             setattr(self, name, value)
         shared = {name: value for name, value in settings.items() if name in LossSettings._fields}
-        check_settings(LossSettings(**{"k1": 0.0, "k2": 1.0} | shared), settings["backend"])
+        dispatch.check_settings(LossSettings(**{"k1": 0.0, "k2": 1.0} | shared), settings["backend"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -214,115 +208,3 @@ class NTXentLoss(_LossModule):
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
     ) -> Tensor:
         return ntxent_loss(z, ids, candidates=candidates, candidate_ids=candidate_ids, **self.settings)
-
-
-def _pair_loss(
-    z: Tensor,
-    labels: Tensor | None,
-    positives: Tensor | None,
-    candidates: Tensor | None,
-    candidate_labels: Tensor | None,
-    settings: LossSettings,
-    backend: str,
-    distributed: bool,
-) -> Tensor:
-    """Check, choose the backend, compute."""
-    settings = check_settings(settings, backend)
-    check_pairs(z, labels, positives, candidates, candidate_labels)
-    if distributed and (positives is not None or candidates is not None):
-        raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
-    if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
-        dtype = torch.promote_types(z.dtype, candidates.dtype)
-        z, candidates = z.to(dtype), candidates.to(dtype)
-    labels, candidate_labels = (
-        None if y is None else y.to(z.device, torch.int64).contiguous() for y in (labels, candidate_labels)
-    )
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
-
-
-def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
-    """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
-    for name, value, choices in (
-        ("variant", settings.variant, VARIANTS),
-        ("reduction", settings.reduction, dispatch.REDUCTIONS),
-        ("backend", backend, dispatch.BACKENDS),
-        ("precision", settings.precision, dispatch.PRECISIONS),
-    ):
-        if value not in choices:
-            raise unknown(name, value, choices)
-    temperature: Any = settings.temperature
-    number = check_number("temperature", temperature, zero=False)
-    learnt = isinstance(temperature, Tensor) and temperature.requires_grad
-    k1, k2 = (check_number(name, getattr(settings, name)) for name in ("k1", "k2"))
-    for name in ("k1", "k2"):
-        if isinstance(getattr(settings, name), Tensor) and getattr(settings, name).requires_grad:
-            raise UserError(f"{name} is not differentiable. Pass {name}.item().")
-    return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)
-
-
-def check_number(name: str, value: object, *, zero: bool = True) -> float:
-    """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
-    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
-        raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
-    return float(number)
-
-
-def check_pairs(
-    z: Tensor,
-    labels: Tensor | None,
-    positives: Tensor | None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
-) -> None:
-    """Raise a UserError unless these are embeddings with either labels or positives, of shapes that fit."""
-    problem = _problem(z, labels, positives, candidates, candidate_labels)
-    if problem is not None:
-        raise UserError(problem)
-
-
-def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_labels: Any) -> str | None:
-    for name, rows in (("embeddings", z), ("candidates", candidates)):
-        if rows is None and name == "candidates":
-            continue
-        if not isinstance(rows, Tensor) or rows.dim() != 2 or not rows.is_floating_point():
-            return (
-                f"{name} must be a floating point tensor of shape (N, d), got {_described(rows)}. "
-                "Stack views with torch.cat([z1, z2])."
-            )
-        if rows.shape[1] != z.shape[1]:
-            return f"candidates must have the embeddings' size {z.shape[1]}, got {rows.shape[1]}"
-    if (labels is None) == (positives is None):
-        return "Pass either labels or positives, so that each anchor's positives are known."
-    if candidate_labels is not None and (candidates is None or positives is not None):
-        return "candidate_labels need candidates and labels, and no positives."
-    if labels is not None and candidates is not None and candidate_labels is None:
-        return "candidates need candidate_labels, or positives instead of labels."
-    others = z if candidates is None else candidates
-    for name, values, rows in (("labels", labels, z), ("candidate_labels", candidate_labels, others)):
-        if values is None:
-            continue
-        if not isinstance(values, Tensor) or values.is_floating_point() or values.is_complex():
-            return (
-                f"{name} must be a tensor of integers, got {_described(values)}. To number class names use "
-                f"torch.as_tensor(numpy.unique({name}, return_inverse=True)[1]). For soft labels use positives=."
-            )
-        if values.shape != (len(rows),):
-            return (
-                f"{name} must have one entry for each of the {len(rows)} embeddings, got {_described(values)}. "
-                "With several views use labels.repeat(num_views)."
-            )
-    if positives is not None:
-        shape = (len(z), len(others))
-        if not isinstance(positives, Tensor) or positives.shape != shape or positives.is_complex():
-            return f"positives must be a bool mask or real weights of shape {shape}, got {_described(positives)}"
-        # Looking at the values would make a GPU wait for the host, so only the CPU checks them.
-        if positives.dtype.is_signed and positives.device.type == "cpu":
-            bad = ~(positives >= 0) | positives.isinf()
-            if bad.any():
-                return f"positives must be finite weights of at least 0, got {positives[bad][0].item():g}"
-    return None
-
-
-def _described(value: object) -> str:
-    return f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

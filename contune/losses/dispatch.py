@@ -1,16 +1,20 @@
-"""Which backend computes a pair loss, and what happens to the losses of the anchors."""
+"""The one path of a pair loss: check the input, choose the backend, compute, reduce."""
 
+import math
 import warnings
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.errors import UserError
+from contune.errors import UserError, unknown
 from contune.kernels import LossSettings, autograd, chunked, dense, fused, normalized
 
 BACKENDS = ("auto", "dense", "chunked", "fused")
 PRECISIONS = ("fast", "high")
+VARIANTS = ("out", "in")
 REDUCTIONS = ("mean", "sum", "none")
 SMALL_MATRIX = 2**18
 """Entries of the similarity matrix, up to N = 512, for which writing it out is faster on a CPU."""
@@ -31,7 +35,18 @@ def pair_loss(
     backend: str,
     whole_batch: bool,
 ) -> Tensor:
-    """`tcl_loss` and its special cases, of checked inputs. whole_batch: of all processes."""
+    """`tcl_loss` and its special cases, whose docstrings explain the arguments. whole_batch: of all processes."""
+    settings = check_settings(settings, backend)
+    check_pairs(z, labels, positives, candidates, candidate_labels)
+    if whole_batch and (positives is not None or candidates is not None):
+        raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
+    if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
+        dtype = torch.promote_types(z.dtype, candidates.dtype)
+        z, candidates = z.to(dtype), candidates.to(dtype)
+    labels, candidate_labels = (
+        None if y is None else y.to(z.device, torch.int64).contiguous() for y in (labels, candidate_labels)
+    )
+
     spread = whole_batch and distributed.world_size() > 1
     learns_temperature = isinstance(settings.temperature, Tensor)
     num_pairs = z.shape[0] * (z if candidates is None else candidates).shape[0]
@@ -86,6 +101,94 @@ def pair_loss(
     warn_if_nothing_usable(total_N)
     result: Tensor = loss
     return result
+
+
+def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
+    """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
+    for name, value, choices in (
+        ("variant", settings.variant, VARIANTS),
+        ("reduction", settings.reduction, REDUCTIONS),
+        ("backend", backend, BACKENDS),
+        ("precision", settings.precision, PRECISIONS),
+    ):
+        if value not in choices:
+            raise unknown(name, value, choices)
+    temperature: Any = settings.temperature
+    number = check_number("temperature", temperature, zero=False)
+    learnt = isinstance(temperature, Tensor) and temperature.requires_grad
+    k1, k2 = (check_number(name, getattr(settings, name)) for name in ("k1", "k2"))
+    for name in ("k1", "k2"):
+        if isinstance(getattr(settings, name), Tensor) and getattr(settings, name).requires_grad:
+            raise UserError(f"{name} is not differentiable. Pass {name}.item().")
+    return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)
+
+
+def check_number(name: str, value: object, *, zero: bool = True) -> float:
+    """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
+        raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
+    return float(number)
+
+
+def check_pairs(
+    z: Tensor,
+    labels: Tensor | None,
+    positives: Tensor | None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
+) -> None:
+    """Raise a UserError unless these are embeddings with either labels or positives, of shapes that fit."""
+    problem = _problem(z, labels, positives, candidates, candidate_labels)
+    if problem is not None:
+        raise UserError(problem)
+
+
+def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_labels: Any) -> str | None:
+    for name, rows in (("embeddings", z), ("candidates", candidates)):
+        if rows is None and name == "candidates":
+            continue
+        if not isinstance(rows, Tensor) or rows.dim() != 2 or not rows.is_floating_point():
+            return (
+                f"{name} must be a floating point tensor of shape (N, d), got {_described(rows)}. "
+                "Stack views with torch.cat([z1, z2])."
+            )
+        if rows.shape[1] != z.shape[1]:
+            return f"candidates must have the embeddings' size {z.shape[1]}, got {rows.shape[1]}"
+    if (labels is None) == (positives is None):
+        return "Pass either labels or positives, so that each anchor's positives are known."
+    if candidate_labels is not None and (candidates is None or positives is not None):
+        return "candidate_labels need candidates and labels, and no positives."
+    if labels is not None and candidates is not None and candidate_labels is None:
+        return "candidates need candidate_labels, or positives instead of labels."
+    others = z if candidates is None else candidates
+    for name, values, rows in (("labels", labels, z), ("candidate_labels", candidate_labels, others)):
+        if values is None:
+            continue
+        if not isinstance(values, Tensor) or values.is_floating_point() or values.is_complex():
+            return (
+                f"{name} must be a tensor of integers, got {_described(values)}. To number class names use "
+                f"torch.as_tensor(numpy.unique({name}, return_inverse=True)[1]). For soft labels use positives=."
+            )
+        if values.shape != (len(rows),):
+            return (
+                f"{name} must have one entry for each of the {len(rows)} embeddings, got {_described(values)}. "
+                "With several views use labels.repeat(num_views)."
+            )
+    if positives is not None:
+        shape = (len(z), len(others))
+        if not isinstance(positives, Tensor) or positives.shape != shape or positives.is_complex():
+            return f"positives must be a bool mask or real weights of shape {shape}, got {_described(positives)}"
+        # Looking at the values would make a GPU wait for the host, so only the CPU checks them.
+        if positives.dtype.is_signed and positives.device.type == "cpu":
+            bad = ~(positives >= 0) | positives.isinf()
+            if bad.any():
+                return f"positives must be finite weights of at least 0, got {positives[bad][0].item():g}"
+    return None
+
+
+def _described(value: object) -> str:
+    return f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def reduce_anchors(loss_N: Tensor, usable_N: Tensor, reduction: str, need: str = POSITIVE) -> Tensor:

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from contune.errors import unknown
 from contune.kernels import normalized
-from contune.losses.contrastive import check_number, check_pairs
-from contune.losses.dispatch import POSITIVE_AND_NEGATIVE, REDUCTIONS, reduce_anchors
+from contune.losses.dispatch import POSITIVE_AND_NEGATIVE, REDUCTIONS, check_number, check_pairs, reduce_anchors
 
 
 def triplet_loss(

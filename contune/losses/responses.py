@@ -15,7 +15,7 @@ from torch import Tensor
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import LossSettings, normalized
-from contune.losses.contrastive import check_pairs, check_settings
+from contune.losses.dispatch import check_pairs, check_settings
 
 BLOCK_PAIRS = 2**22
 """Pairs held in memory at a time: a whole batch of 2,048 embeddings."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from contune.kernels import LossSettings
 from contune.losses import supcon_loss
-from contune.losses.contrastive import VARIANTS
+from contune.losses.dispatch import VARIANTS
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import one_of, ranged
 
