@@ -15,7 +15,7 @@ from contune.console import progress
 from contune.data.augment import Params, begin_with_crops, crops_of
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
-from contune.losses.contrastive import check_number
+from contune.losses.dispatch import check_number
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
