@@ -1,13 +1,13 @@
 """Every command from end to end, on one small run."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, train
-from pictures import write_classes
+from pictures import write_classes, write_flat, write_picture
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -101,48 +101,9 @@ def test_eval_repeats_and_changes_the_protocol(digits_run: tuple[Path, str], pho
     assert "kNN" in succeed("eval", folder, "data.name=images", f"data.path={photos}").out
 
 
-def test_embed_search_and_predict(digits_run: tuple[Path, str], photos: Path, tmp_path: Path) -> None:
-    run, table = digits_run[0], tmp_path / "table.parquet"
-    succeed("embed", run, photos, "--out", table)
-    num = pq.read_table(table).num_rows
-    assert num == len(list(photos.rglob("*.png")))
-    query = next(iter(sorted(photos.rglob("*.png"))))
-    for images in (photos, table):
-        found = succeed("search", run, images, query, "-k", "3", "--out", tmp_path / "page.html").out
-        assert found.count("digit0") > 2, "the query and its nearest neighbors"
-    assert "<img" in (tmp_path / "page.html").read_text()
-    for out in ("classes.csv", "classes.json", "classes.parquet"):
-        succeed("predict", run, photos, "--out", tmp_path / out)
-    assert len((tmp_path / "classes.csv").read_text().splitlines()) == num + 1
-
-
-def test_export(digits_run: tuple[Path, str], tmp_path: Path) -> None:
-    assert "README.md" in succeed("export", digits_run[0], "--to", "safetensors", "--out", tmp_path / "exported").out
-    assert (tmp_path / "exported" / "README.md").exists()
-
-
-def test_check_and_doctor(photos: Path, tmp_path: Path) -> None:
-    assert "✓" in succeed("check", photos, "--out", tmp_path / "check.json").out
-    assert read_json(tmp_path / "check.json")
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "a.png").write_text("text")
-    assert contune("check", tmp_path / "broken").code == 1
+def test_doctor() -> None:
     assert "✓ machine" in succeed("doctor").out
     assert contune("doctor", "optim.batch_images=9999").code == 1
-
-
-def test_analyze_and_report(digits_run: tuple[Path, str], tmp_path: Path) -> None:
-    assert "TCL" in succeed("analyze", digits_run[0], "--batches", "1", "--k1", "0,500", "--out", tmp_path / "a").out
-    assert (tmp_path / "a" / "gradients.html").exists()
-    succeed("report", digits_run[0], "--out", tmp_path / "report.html")
-    assert "<html" in (tmp_path / "report.html").read_text()
-
-
-def test_experiment(tmp_path: Path) -> None:
-    assert "ci-digits" in succeed("experiment").out
-    drawn = succeed("experiment", "ci-digits", "--draw", "--from", ROOT / "results", "--out", tmp_path / "ci").out
-    assert "table.md" in drawn
-    assert (tmp_path / "ci" / "figure.png").exists()
 
 
 @pytest.mark.parametrize(("num_classes", "gray"), [(2, True), (7, False)])
@@ -167,3 +128,114 @@ def test_an_unexpected_error_leaves_a_traceback_file(monkeypatch: pytest.MonkeyP
     assert "Traceback" in file.read_text()
     with pytest.raises(ZeroDivisionError):
         contune("train", "digits", "--debug")
+
+
+# What a person gets wrong: a sentence that says so, exit code 2, no traceback, nothing left on the disk.
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and no datasets in the usual places."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.delenv("CONTUNE_DATA", raising=False)
+    return tmp_path
+
+
+def assert_sentence(outcome: Outcome, word: str) -> None:
+    assert outcome.code == 2, outcome
+    assert outcome.err.startswith("contune: ")
+    assert outcome.err.count("\n") == 1
+    assert word in outcome.err
+
+
+def listing(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
+
+
+COMMANDS = [
+    ("train digitz", "did you mean digits"),
+    ("train method.name=tlc", "did you mean tcl"),
+    ("train model.encoder=resnet19", "resnet19"),
+    ("train augment.policy=autoagument", "did you mean autoaugment"),
+    ("train run.device=gpu", "run.device=auto"),
+    ("train data.name=images", "data.path"),
+    ("train data.path=photos", "digits"),
+    ("train data.classes=list.txt", "imagenet100"),
+    ("train cifar10-tcl", "cifar10"),
+    ("train optim.batch_images=9999", "898 training images"),
+    ("train data.sampler=balanced optim.batch_images=60", "data.images_per_class"),
+    ("train eval.split=val", "data.val_fraction"),
+    ("train --parallel 2", "--seeds"),
+    ("train --seeds 0,x", "whole number"),
+    ("train --seeds 0,1 run.seed=3", "run.seed"),
+    ("eval nowhere", "nowhere"),
+    ("embed nowhere empty", "nowhere"),
+    ("check nowhere", "nowhere"),
+    ("report nowhere", "nowhere"),
+    ("analyze nowhere", "nowhere"),
+    ("export nowhere --to timm", "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("command", "word"), COMMANDS)
+def test_a_wrong_command_is_a_sentence_and_writes_nothing(command: str, word: str, elsewhere: Path) -> None:
+    assert_sentence(contune(*command.split()), word)
+    assert listing(elsewhere) == set()
+
+
+@pytest.mark.parametrize("command", ["train --otu x", "evaluate", "eval", "recipes --digits", "export run"])
+def test_wrong_usage_is_code_2_too(command: str, elsewhere: Path) -> None:
+    outcome = contune(*command.split())
+    assert outcome.code == 2
+    assert "Usage:" in outcome.err
+    assert listing(elsewhere) == set()
+
+
+@pytest.mark.parametrize("command", ["train --seeds 0,1", "tune", "experiment ci-digits"])
+def test_commands_with_their_own_processes_refuse_torchrun(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert_sentence(contune(*command.split()), "torchrun")
+
+
+def truncated(folder: Path) -> None:
+    picture = write_classes(folder) / "class0" / "0.jpg"
+    write_picture(picture, seed=0, size=64)
+    picture.write_bytes(picture.read_bytes()[:-400])
+
+
+FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
+    (Path.mkdir, (), "no image"),
+    (truncated, (), "0.jpg"),
+    (truncated, ("model.encoder=resnet19",), "resnet19"),
+    (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg"),
+    (write_flat, (), "images-ssl"),
+    (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
+    (write_flat, ("method.name=simclr", "data.sampler=balanced"), "labels"),
+    (lambda folder: folder.write_text("x"), (), "folder"),
+]
+
+
+@pytest.mark.parametrize(("make", "arguments", "word"), FOLDERS)
+def test_images_that_cannot_be_trained_on(
+    make: Callable[[Path], object], arguments: tuple[str, ...], word: str, elsewhere: Path
+) -> None:
+    make(elsewhere / "photos")
+    before = listing(elsewhere)
+    quick = ("model.encoder=resnet-mini", "data.image_size=8", "optim.batch_images=8", "optim.epochs=1")
+    assert_sentence(contune("train", "images", "data.path=photos", *quick, *PLAIN, *arguments), word)
+    if "data.resident_gib=0" not in arguments:  # streamed images are decoded during training
+        assert listing(elsewhere) == before
+
+
+def test_folders_and_settings_of_other_runs_are_refused(digits_run: tuple[Path, str], elsewhere: Path) -> None:
+    run = digits_run[0]
+    (elsewhere / "file").write_text("x")
+    (elsewhere / "full").mkdir()
+    (elsewhere / "full" / "letter.txt").write_text("x")
+    before = listing(elsewhere) | listing(run)
+    for out, word in (("file", "file"), ("full", "not empty"), (run, "optim.epochs"), ("file/run", "cannot write")):
+        assert_sentence(contune("train", "--out", out), word)
+    for setting in ("model.encoder=resnet50", "data.image_size=64", "method.k1=3", "optim.epochs=3", "eval.knn=3"):
+        assert_sentence(contune("eval", run, setting), setting.partition("=")[0])
+    assert listing(elsewhere) | listing(run) == before
