@@ -147,14 +147,6 @@ def test_the_recipes_values_and_the_papers_come_first(tmp_path: Path) -> None:
     assert best(trials) is trials[0]
 
 
-def test_it_comes_nearer_to_the_peak_than_the_defaults(tmp_path: Path) -> None:
-    trials = find(made_up(tmp_path), 30, url="sqlite:///:memory:")
-    choice = best(trials)
-    assert choice is not None
-    assert (choice.linear_top1 or 0) > (trials[0].linear_top1 or 0) + 0.5
-    assert len(trials) == 30
-
-
 def test_an_interrupted_search_resumes_as_if_nothing_had_happened(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         find(made_up(tmp_path / "stopped", stop_after=2))

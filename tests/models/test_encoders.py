@@ -46,15 +46,6 @@ def test_a_stem_asked_for_is_built_at_any_size(stem: str, kernel: int, stride: i
         assert (conv.kernel_size, conv.stride, conv.bias) == ((kernel, kernel), (stride, stride), None)
 
 
-def test_auto_changes_stems_above_the_small_size() -> None:
-    kernels = [
-        conv.kernel_size
-        for size in (SMALL_IMAGE, SMALL_IMAGE + 1)
-        if isinstance(conv := build_encoder("resnet-mini", image_size=size).conv1, nn.Conv2d)
-    ]
-    assert kernels == [(3, 3), (7, 7)]
-
-
 @pytest.mark.parametrize("name", ["resnet-mini", "resnet50"])
 def test_group_norm_leaves_no_batch_norm(name: str) -> None:
     encoder = build_encoder(name, norm="group")
@@ -72,12 +63,6 @@ def test_residual_branches_start_at_full_strength() -> None:
     norms = [module.weight for name, module in encoder.named_modules() if name.endswith("bn2")]
     assert len(norms) == 8
     assert all((weight == 1).all() for weight in norms if isinstance(weight, torch.Tensor))
-
-
-def test_resnet_mini_is_small() -> None:
-    encoder = build_encoder("resnet-mini", channels=1, image_size=8)
-    assert sum(p.numel() for p in encoder.parameters()) < 1.3e6
-    assert encoder.num_features == 256
 
 
 @pytest.mark.parametrize(

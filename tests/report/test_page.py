@@ -83,10 +83,6 @@ def test_what_comes_from_outside_stays_text(tmp_path: Path) -> None:
     assert "default-src 'none'" in source
 
 
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    assert report(tmp_path, finished_run()) == report(tmp_path, finished_run())
-
-
 def test_a_large_run_gives_a_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "project", lambda features_ND: features_ND[:, :2].numpy())  # t-SNE takes seconds
     run = finished_run(2500, 30, side=160, channels=3, name="/a/rather/long/path/" * 4 + "{}.jpg")

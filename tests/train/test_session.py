@@ -95,33 +95,6 @@ def test_zero_epochs_evaluate_the_untrained_encoder(tmp_path: Path) -> None:
     assert 0 < result["knn_top1"] < 100
 
 
-@pytest.mark.parametrize(
-    ("recipe", "settings", "word"),
-    [
-        ("images", ("data.name=images",), "data.path"),
-        ("digits", ("data.path=/tmp",), "digits"),
-        ("digits", ("optim.batch_images=5000",), "batch_images=5000"),
-        ("digits", ("data.sampler=balanced", "data.images_per_class=7", "optim.batch_images=64"), "multiple"),
-        ("digits", ("eval.split=val", "data.val_fraction=0"), "validation split"),
-        ("digits", ("augment.policy=nonsense",), "nonsense"),
-        ("digits", ("model.encoder=nonsense",), "nonsense"),
-        ("digits", ("run.device=gpu",), "run.device=gpu"),
-        ("images", ("data.path=FLAT",), "learns from labels"),
-        ("images-ssl", ("data.path=FLAT", "data.sampler=balanced", "optim.batch_images=8"), "needs labels"),
-        ("images-ssl", ("data.path=FLAT", "eval.online=true", "optim.batch_images=8"), "needs labels"),
-    ],
-)
-def test_wrong_input_is_an_error_and_writes_nothing(
-    recipe: str, settings: tuple[str, ...], word: str, tmp_path: Path
-) -> None:
-    if any("FLAT" in setting for setting in settings):
-        write_flat(tmp_path / "flat", 12)
-    config = RECIPES[recipe]().override(setting.replace("FLAT", str(tmp_path / "flat")) for setting in settings)
-    with pytest.raises(UserError, match=word):
-        session.train(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:
     config = RECIPES["digits"]()
     config.optim.epochs = -3

@@ -22,7 +22,7 @@ from contune.data.augment import (
 )
 from contune.data.augment.autoaugment import CropFlip
 from contune.data.augment.ops import KEEP, Policy, crop_flip, each_kind, where_chosen
-from contune.data.augment.policies import Digits, _joined
+from contune.data.augment.policies import Digits
 from contune.data.augment.simaugment import SimAugment, crop_boxes
 from contune.data.decode import Piece, cut_out
 from contune.device import torchvision
@@ -118,13 +118,6 @@ def test_options_are_parsed_by_their_types() -> None:
     assert isinstance(padded, CropFlip)
     assert padded.padding == 2
     assert policy("simaugment size=8").image_size == 8
-
-
-def test_supervised_simaugment_is_simaugment_with_options() -> None:
-    plain, supervised = policy("simaugment"), policy("simaugment-supervised")
-    options = "crop_scale=0.2,1 jitter=0.4,0.4,0.4,0.1 blur=0 interpolation=bilinear"
-    assert vars(supervised) == vars(policy(f"simaugment {options}"))
-    assert vars(supervised) != vars(plain)
 
 
 def test_policies_of_views_are_separated_by_semicolons() -> None:
@@ -254,15 +247,6 @@ def test_ranks_with_slices_of_one_draw_see_the_whole_batch() -> None:
     ranks = [augmenter.apply(images[i : i + 4], [slice_params(view, i, i + 4) for view in draw()]) for i in (0, 4)]
     for view, parts in zip(whole, zip(*ranks, strict=True), strict=True):
         torch.testing.assert_close(torch.cat(parts), view, rtol=0, atol=1e-5)
-
-
-def test_parameters_drawn_together_are_not_copied() -> None:
-    rows = torch.arange(12).view(6, 2)
-    joined = _joined([rows[:3], rows[3:]])
-    assert torch.equal(joined, rows)
-    assert joined.data_ptr() == rows.data_ptr()
-    assert torch.equal(_joined([rows[:2], rows[3:5]]), rows[[0, 1, 3, 4]])
-    assert torch.equal(_joined([rows[3:], rows[:3]]), rows[[3, 4, 5, 0, 1, 2]])
 
 
 # ---------------------------------------------------------------------------- crops for streaming
