@@ -2,14 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contune.errors import UserError, unknown
 from contune.files import write_atomic
 from contune.methods import Method, find_method
+from contune.methods.tcl import TCL
 from contune.models.encoders import NORMS, STEMS
 from contune.settings import assign, check, one_of, ranged, split_assignments
 
@@ -76,7 +77,7 @@ class ModelConfig:
 class MethodConfig:
     name: str = "tcl"
     """How the encoder learns: `tcl`, `supcon`, `simclr`, `byol`, …"""
-    settings: Method.Settings = field(default_factory=lambda: find_method("tcl").Settings())
+    settings: Method.Settings = field(default_factory=TCL.Settings)
     """Settings of the method: `method.k1`, `method.temperature`, …"""
 
 
@@ -179,13 +180,12 @@ class Config:
 
     def _apply(self, pairs: Iterable[tuple[str, Any]]) -> "Config":
         """Set values by their dotted keys. The method comes first because it brings its own settings."""
-        pairs = sorted(pairs, key=lambda pair: pair[0] != "method.name")
-        for key, value in pairs:
-            if key == "method.name":
-                self.use_method(str(value))
-                continue
+        values = dict(pairs)
+        if "method.name" in values:
+            self.use_method(str(values.pop("method.name")))
+        for key, value in values.items():
             section, _, name = key.partition(".")
-            if section not in {item.name for item in fields(self)}:
+            if section not in vars(self):
                 raise unknown("setting", key, self.keys())
             assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
         return self.check()
@@ -196,9 +196,8 @@ class Config:
             self.method = MethodConfig(name=name, settings=find_method(name).Settings())
 
     def check(self) -> "Config":
-        for section in fields(self):
-            values = self.method.settings if section.name == "method" else getattr(self, section.name)
-            check(values, f"{section.name}.")
+        for section, values in vars(self).items():
+            check(self.method.settings if section == "method" else values, f"{section}.")
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
@@ -216,7 +215,7 @@ class Config:
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError("a config has sections of settings")
-        return cls()._apply(_flatten(tree).items())
+        return cls()._apply((f"{section}.{name}", value) for section in tree for name, value in tree[section].items())
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
@@ -231,20 +230,23 @@ class Config:
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
     def keys(self) -> list[str]:
-        return list(_flatten(self.to_dict()))
+        return list(self.flat())
 
     def differences(self, other: "Config") -> list[str]:
         """Keys in which two configs differ, apart from machine settings."""
-        mine, theirs = self._meaning(), other._meaning()
+        mine, theirs = self.flat(without=MACHINE_SETTINGS), other.flat(without=MACHINE_SETTINGS)
         return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
 
     def fingerprint(self) -> str:
         """A hash of eight characters, over everything but machine settings."""
-        return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
+        meaning = json.dumps(self.flat(without=MACHINE_SETTINGS), sort_keys=True)
+        return hashlib.sha256(meaning.encode()).hexdigest()[:8]
 
-    def _meaning(self) -> dict[str, Any]:
-        return {key: value for key, value in _flatten(self.to_dict()).items() if key not in MACHINE_SETTINGS}
-
-
-def _flatten(tree: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {f"{section}.{name}": value for section, values in tree.items() for name, value in values.items()}
+    def flat(self, without: Sequence[str] = ()) -> dict[str, Any]:
+        """All values by their dotted keys."""
+        values: dict[str, Any] = {}
+        for section, settings in self.to_dict().items():
+            for name, value in settings.items():
+                if f"{section}.{name}" not in without:
+                    values[f"{section}.{name}"] = value
+        return values

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from contune import distributed
 from contune.console import progress
-from contune.data.cifar import cifar_splits
 from contune.data.decode import Broken, BrokenImageError, decode_image, peek
 from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
 from contune.data.images import (
@@ -42,8 +41,8 @@ _TASK = 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
     "digits": lambda root, classes, label_column: digits_splits(),
-    "cifar10": lambda root, classes, label_column: cifar_splits("cifar10", root, label_column),
-    "cifar100": lambda root, classes, label_column: cifar_splits("cifar100", root, label_column),
+    "cifar10": lambda root, classes, label_column: cifar("cifar10", root, label_column),
+    "cifar100": lambda root, classes, label_column: cifar("cifar100", root, label_column),
     "fmnist": lambda root, classes, label_column: fashion_splits(root, label_column),
     "imagenet100": lambda root, classes, label_column: imagenet100_splits(root, classes),
 }
@@ -260,6 +259,12 @@ def digits_splits() -> Splits:
         class_names=tuple(map(str, range(10))),
         traits=Traits(image_size=8, channels=1, mean=(0.3075,), std=(0.377,)),
     )
+
+
+def cifar(name: str, root: str | None, label_column: str | None) -> Splits:
+    from contune.data.cifar import cifar_splits  # only here: few runs need this reader
+
+    return cifar_splits(name, root, label_column)
 
 
 FASHION_CLASSES = (

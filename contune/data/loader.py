@@ -6,14 +6,17 @@ Shapes: V views, B images, C channels, S side of the squares.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from contune.data.augment import Crops
 from contune.data.decode import whole
 from contune.data.images import ImageSet, map_in_workers, num_workers
+
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
 
 Batch = tuple[Tensor, Tensor | None]
 """uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
@@ -47,7 +50,7 @@ class ResidentLoader:
     def __len__(self) -> int:
         return len(self.images_NCHW)
 
-    def batches(self, indices: Iterable[Tensor], crops: Iterable[Crops] | None = None) -> Iterator[Batch]:
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
         """One batch for each tensor of indices, in order. The arguments are read ahead of their use.
 
         `crops` are ignored: the images here are squashed already, so the device crops them.
@@ -73,7 +76,7 @@ class StreamLoader:
     def __len__(self) -> int:
         return len(self.images)
 
-    def batches(self, indices: Iterable[Tensor], crops: Iterable[Crops] | None = None) -> Iterator[Batch]:
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
         """As `ResidentLoader`. Workers start and end with this call, so ask for all epochs at once.
 
         With `crops`, one per batch, workers cut every view out of the whole picture.
@@ -83,7 +86,7 @@ class StreamLoader:
         pinned = self.device.type == "cuda"
         yield from to_device(map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned), self.device)
 
-    def _read(self, task: tuple[list[int], Crops | None]) -> Batch:
+    def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
         """One batch, in a worker; channels last, as decoders write them."""
         indices, crops = task
         images = [

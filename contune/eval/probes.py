@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import islice
 from math import cos, pi
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.console import Advance
-from contune.data.augment import Augmenter, Crops, begin_with_crops, crops_of
+from contune.data.augment import Augmenter
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
+
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
 
 WEIGHT_PENALTY = 1e-4
 MAX_ITERATIONS = 200
@@ -157,15 +160,15 @@ def train_linear(
             order_N = shuffled_order(len(loader), seed + PROBE_STREAM, epoch)
             yield from order_N[: len(loader) // batch * batch].split(batch)
 
-    def crops() -> Iterator[Crops]:
+    def crops() -> "Iterator[Crops]":
         """For a loader that streams: what `step` will draw, from the epoch's generator on the host."""
         for epoch in range(epochs):
             host = mixed_generator(seed + PROBE_STREAM, epoch)
             for _ in range(len(loader) // batch):
-                yield crops_of(augmenter.policies, augmenter.draw(batch, host))
+                yield augmenter.crops(augmenter.draw(batch, host))
 
     run_step = step if capture is None else capture(step, generator)
-    batches = loader.batches(indices(), crops() if begin_with_crops(augmenter.policies) else None)
+    batches = loader.batches(indices(), crops() if augmenter.begins_with_crops else None)
     for epoch in range(epochs):
         now = lr * (1 + cos(pi * epoch / epochs)) / 2
         for group in optimizer.param_groups:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from contune.console import progress
-from contune.data.augment import Params, begin_with_crops, crops_of
+from contune.data.augment import Params
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
 from contune.losses.dispatch import check_number
@@ -110,8 +110,8 @@ def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Itera
         step = config.optim.epochs * (len(loader) // batch) + number
         return augmenter.draw(batch, mixed_generator(config.run.seed, AUGMENT_STREAM, step, device=device))
 
-    crops = (crops_of(augmenter.policies, draw(number, torch.device("cpu"))) for number in range(num_batches))
-    batches = loader.batches(indices, crops if begin_with_crops(augmenter.policies) else None)
+    crops = (augmenter.crops(draw(number, torch.device("cpu"))) for number in range(num_batches))
+    batches = loader.batches(indices, crops if augmenter.begins_with_crops else None)
     with progress("analyze", num_batches, unit="batches") as advance:
         for number, (images_BCHW, labels_B) in enumerate(batches):
             views = augmenter.apply(images_BCHW, draw(number, setup.device), setup.view_dtype)

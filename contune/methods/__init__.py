@@ -1,48 +1,37 @@
 """The methods, one file each. METHODS is the registry of their names."""
 
-from contune.errors import unknown
-from contune.methods.arb import ARB
-from contune.methods.barlow_twins import BarlowTwins
-from contune.methods.base import Method, Output
-from contune.methods.byol import BYOL
-from contune.methods.cross_entropy import CrossEntropy
-from contune.methods.dino import DINO
-from contune.methods.moco_v2 import MoCoV2
-from contune.methods.npair import NPair
-from contune.methods.ressl import ReSSL
-from contune.methods.simclr import SimCLR
-from contune.methods.simsiam import SimSiam
-from contune.methods.supcon import SupCon
-from contune.methods.swav import SwAV
-from contune.methods.tcl import TCL
-from contune.methods.triplet import Triplet
-from contune.methods.vicreg import VICReg
-from contune.methods.wmse import WMSE
+from importlib import import_module
 
-METHODS: dict[str, type[Method]] = {
-    "tcl": TCL,
-    "supcon": SupCon,
-    "simclr": SimCLR,
-    "cross-entropy": CrossEntropy,
-    "triplet": Triplet,
-    "npair": NPair,
-    "dino": DINO,
-    "swav": SwAV,
-    "byol": BYOL,
-    "simsiam": SimSiam,
-    "moco-v2": MoCoV2,
-    "ressl": ReSSL,
-    "vicreg": VICReg,
-    "barlow-twins": BarlowTwins,
-    "w-mse": WMSE,
-    "arb": ARB,
+from contune.errors import unknown
+from contune.methods.base import Method, Output
+
+METHODS = {
+    "tcl": "tcl:TCL",
+    "supcon": "supcon:SupCon",
+    "simclr": "simclr:SimCLR",
+    "cross-entropy": "cross_entropy:CrossEntropy",
+    "triplet": "triplet:Triplet",
+    "npair": "npair:NPair",
+    "dino": "dino:DINO",
+    "swav": "swav:SwAV",
+    "byol": "byol:BYOL",
+    "simsiam": "simsiam:SimSiam",
+    "moco-v2": "moco_v2:MoCoV2",
+    "ressl": "ressl:ReSSL",
+    "vicreg": "vicreg:VICReg",
+    "barlow-twins": "barlow_twins:BarlowTwins",
+    "w-mse": "wmse:WMSE",
+    "arb": "arb:ARB",
 }
+"""Name to the module in this folder and the class in it. `find_method` imports it."""
 
 
 def find_method(name: str) -> type[Method]:
     if name not in METHODS:
         raise unknown("method", name, METHODS)
-    return METHODS[name]
+    module, _, class_name = METHODS[name].partition(":")
+    method: type[Method] = getattr(import_module(f"contune.methods.{module}"), class_name)
+    return method
 
 
 __all__ = ["METHODS", "Method", "Output", "find_method"]

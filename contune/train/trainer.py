@@ -6,7 +6,7 @@ resumes exactly, and any number of processes sees the same views.
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,21 +14,31 @@ from torch import Tensor
 from contune import distributed
 from contune.config import Config
 from contune.console import Advance, progress
-from contune.data.augment import Crops, Params, begin_with_crops, crops_of, slice_params
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
-from contune.models.fused_norm import fuse_norms, has_norms_to_fuse
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
-from contune.train.engine import CHECKED, CapturedStep, Step, checked, choose_engine, compiled_forward, eager_forward
+from contune.train.engine import (
+    CHECKED,
+    CapturedStep,
+    Step,
+    can_capture,
+    checked,
+    choose_engine,
+    compiled_forward,
+    eager_forward,
+)
 from contune.train.log import MetricsLog, log_interval
 from contune.train.monitors import GradientRecorder, Guard, Meter, Moment, OnlineProbe, Recorder, SpreadRecorder, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 from contune.train.setup import Setup, epoch_indices, local_batch, view_policies
 from contune.train.signals import Stopped, put_off
+
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
 
 AUGMENT_STREAM = 1
 
@@ -41,17 +51,23 @@ class Trainer:
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
         self.optim, self.run = config.optim, config.run
         self.local_batch = local_batch(config, len(loader))
-        self.first_row = distributed.rank() * self.local_batch
-        """Where this process's part of every batch begins."""
+        first_row = distributed.rank() * self.local_batch
+        self.rows = slice(first_row, first_row + self.local_batch)
+        """This process's part of every batch."""
         self.steps_per_epoch = len(epoch_indices(config, len(loader), loader.labels_N, epoch=0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
         self.log_every = log_interval(self.run.log_every, self.num_steps)
         self.augmenter = setup.augmenter(view_policies(config.augment))
         self.views_per_step = self.optim.batch_images * len(self.augmenter.policies)
-        self.engine = choose_engine(
-            self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=has_norms_to_fuse(method)
-        )
+        fusable = False
+        if can_capture(setup.device):
+            from contune.models.fused_norm import has_norms_to_fuse
+
+            fusable = has_norms_to_fuse(method)
+        self.engine = choose_engine(self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable)
         if self.engine.fused:
+            from contune.models.fused_norm import fuse_norms
+
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
         optim = self.optim
@@ -129,7 +145,8 @@ class Trainer:
 
     def _step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """Augment, forward, backward, update. Nothing in it looks at a value, so that it can be captured."""
-        views = self.augmenter.apply(images_BCHW, self._draw(self.generator), self.setup.view_dtype)
+        drawn = self.augmenter.draw(self.optim.batch_images, self.generator, self.rows)
+        views = self.augmenter.apply(images_BCHW, drawn, self.setup.view_dtype)
         output = self.forward(views, labels_B)
         self.optimizer.zero_grad()
         output.loss.backward()
@@ -142,11 +159,6 @@ class Trainer:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
         return metrics
 
-    def _draw(self, generator: torch.Generator) -> list[Params]:
-        """This process's part of the parameters for the views of a whole batch."""
-        drawn = self.augmenter.draw(self.optim.batch_images, generator)
-        return [slice_params(view, self.first_row, self.first_row + self.local_batch) for view in drawn]
-
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """This process's part of every batch from the current step on; a loader may read ahead."""
         first = self.step
@@ -155,15 +167,15 @@ class Trainer:
             for epoch in range(first // self.steps_per_epoch, self.optim.epochs):
                 rows_SB = epoch_indices(self.setup.config, len(self.loader), self.loader.labels_N, epoch)
                 done = max(0, first - epoch * self.steps_per_epoch)
-                yield from rows_SB[done:, self.first_row : self.first_row + self.local_batch]
+                yield from rows_SB[done:, self.rows]
 
-        def crops() -> Iterator[Crops]:
+        def crops() -> "Iterator[Crops]":
             """What a streaming loader cuts out of its pictures, drawn on the host from each step's own generator."""
             for step in range(first, self.num_steps):
                 generator = mixed_generator(self.run.seed, AUGMENT_STREAM, step)
-                yield crops_of(self.augmenter.policies, self._draw(generator))
+                yield self.augmenter.crops(self.augmenter.draw(self.optim.batch_images, generator, self.rows))
 
-        return self.loader.batches(indices(), crops() if begin_with_crops(self.augmenter.policies) else None)
+        return self.loader.batches(indices(), crops() if self.augmenter.begins_with_crops else None)
 
     def watch(self, log: MetricsLog, advance: Advance) -> Watch:
         """Add every step to it, and ask it once in a while."""

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from contune.config import MACHINE_SETTINGS, Config, MethodConfig
-from contune.methods import METHODS
+from contune.methods import METHODS, find_method
 
 INTRODUCTION = """# Settings
 
@@ -51,7 +51,8 @@ def _methods() -> str:
         "`method.name` is one of " + ", ".join(f"[`{name}`](#method-{name})" for name in METHODS) + "; "
         f"`{MethodConfig().name}` if not given. The other keys of this section are the method's own.\n",
     ]
-    for name, method in METHODS.items():
+    for name in METHODS:
+        method = find_method(name)
         text = inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0]
         heading = f"### {name} {{ #method-{name} }}\n\n{text}"
         parts.append(_section(heading, "method", method.Settings))

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from contune.data import load_dataset
-from contune.data.augment import Augmenter, Crops, build_policy, crops_of, slice_params
+from contune.data.augment import Augmenter, build_policy
+from contune.data.augment.simaugment import Crops
 from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader, in_order, to_device
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
@@ -71,8 +72,8 @@ def draw_crops(steps: list[Tensor], first: int = 0, start: int = 0) -> Iterator[
     strong, weak = (build_policy(name, image_size=8, channels=3) for name in ("simaugment", "crop-flip"))
     augmenter = Augmenter([strong, strong, weak], (0, 0, 0), (1, 1, 1))
     for step, indices_B in enumerate(steps, start=first):
-        drawn = augmenter.draw(4, mixed_generator(7, step))
-        yield crops_of(augmenter.policies, [slice_params(view, start, start + len(indices_B)) for view in drawn])
+        rows = slice(start, start + len(indices_B))
+        yield augmenter.crops(augmenter.draw(4, mixed_generator(7, step), rows))
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ B: samples, C: channels, H, W: height, width, S: steps.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -72,6 +73,8 @@ class Policy:
     A policy is a frozen dataclass whose other fields are its options.
     """
 
+    begins_with_crop: ClassVar[bool] = False
+    """Whether the workers that decode images may crop them."""
     image_size: int
     """The side of a view, in pixels."""
     channels: int
@@ -90,6 +93,10 @@ class Policy:
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
         """uint8 images (B, C, H, W) to float32 in [0, 1] of (B, C, size, size); nothing random in it."""
         return resize(images_BCHW, self.image_size).float().div_(TOP_LEVEL)
+
+    def apply_cropped(self, crops_BCHW: Tensor, params: Params) -> Tensor:
+        """What `apply` does after the crop, if it begins with one."""
+        return self.apply(crops_BCHW, params)
 
 
 # ---------------------------------------------------------------------------- geometry

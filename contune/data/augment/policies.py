@@ -8,20 +8,20 @@ B: samples, V: views of one policy, C: channels, H, W: height, width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from contune.data.augment import ops
-from contune.data.augment.autoaugment import AutoAugment, CropFlip
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
-from contune.data.augment.simaugment import SimAugment, crop_boxes
-from contune.data.decode import Piece, whole
 from contune.device import HAS_TRITON
 from contune.errors import unknown
 from contune.settings import annotations_of, parse, ranged, split_assignment
+
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,16 +46,14 @@ class Digits(Policy):
         ops.check_interval("scale", self.scale)
 
     def draw(self, num_samples: int, generator: torch.Generator) -> Params:
-        def around(center: float, spread: float, *shape: int) -> Tensor:
-            return ops.draw_uniform((num_samples, *shape), center - spread, center + spread, generator)
-
+        shape, shift = (num_samples,), self.translation * self.image_size
         return {
-            "angle": around(0, self.rotation),
-            "scale": ops.draw_uniform((num_samples,), *self.scale, generator),
-            "shear": around(0, self.shear),
-            "translation": around(0, self.translation * self.image_size, 2),
-            "contrast": around(1, self.contrast),
-            "brightness": around(0, self.brightness),
+            "angle": ops.draw_uniform(shape, -self.rotation, self.rotation, generator),
+            "scale": ops.draw_uniform(shape, *self.scale, generator),
+            "shear": ops.draw_uniform(shape, -self.shear, self.shear, generator),
+            "translation": ops.draw_uniform((num_samples, 2), -shift, shift, generator),
+            "contrast": ops.draw_uniform(shape, 1 - self.contrast, 1 + self.contrast, generator),
+            "brightness": ops.draw_uniform(shape, -self.brightness, self.brightness, generator),
         }
 
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
@@ -73,19 +71,19 @@ class Digits(Policy):
         return contrasted.add_(params["brightness"][:, None, None, None]).clamp_(0, 1)
 
 
-POLICIES: dict[str, tuple[type[Policy], Mapping[str, Any]]] = {
-    "none": (Policy, {}),
-    "crop-flip": (CropFlip, {}),
-    "autoaugment": (AutoAugment, {}),
-    "simaugment": (SimAugment, {}),
+POLICIES: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "none": ("ops:Policy", {}),
+    "crop-flip": ("autoaugment:CropFlip", {}),
+    "autoaugment": ("autoaugment:AutoAugment", {}),
+    "simaugment": ("simaugment:SimAugment", {}),
     # The supervised form in the code of the paper's authors.
     "simaugment-supervised": (
-        SimAugment,
+        "simaugment:SimAugment",
         {"crop_scale": (0.2, 1.0), "jitter": (0.4, 0.4, 0.4, 0.1), "blur": 0.0, "interpolation": "bilinear"},
     ),
-    "digits": (Digits, {}),
+    "digits": ("policies:Digits", {}),
 }
-"""Name to a class and the options in which it differs from the class's own defaults."""
+"""Name to a module in this folder with a class in it, and the options in which it differs from the class's defaults."""
 
 
 def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
@@ -96,7 +94,8 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
     name, *assignments = text.split() or [""]
     if name not in POLICIES:
         raise unknown("augmentation", name, POLICIES)
-    policy_class, defaults = POLICIES[name]
+    (module, _, class_name), defaults = POLICIES[name][0].partition(":"), POLICIES[name][1]
+    policy_class = getattr(import_module(f"contune.data.augment.{module}"), class_name)
     options: dict[str, Any] = {**defaults, "image_size": image_size, "channels": channels}
     annotations = annotations_of(policy_class)
     annotations["size"] = annotations.pop("image_size")
@@ -105,52 +104,8 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
         if option not in annotations:
             raise unknown(f"option of augmentation {name!r},", option, annotations)
         options["image_size" if option == "size" else option] = parse(value, annotations[option], f"{name} {option}")
-    return policy_class(**options)
-
-
-@dataclass(frozen=True)
-class Crops:
-    """The crop of each view of each image in a batch, drawn before any image's size is known.
-
-    SimAugment begins with a crop, so the workers that decode images can crop them at full size. They get these plain
-    arrays.
-    """
-
-    num_views: int
-    groups: tuple[tuple[SimAugment, tuple[int, ...], dict[str, np.ndarray]], ...]
-    """A policy, its views, and their parameters that begin with `crop_`, (B, V, …)."""
-
-    def pieces(self, sample: int, height: int, width: int) -> list[Piece]:
-        """A piece for each view of one sample; a policy that does not begin with a crop gets the whole image."""
-        pieces = [*whole(height, width)] * self.num_views
-        for policy, views, drawn in self.groups:
-            own = {name: torch.from_numpy(value[sample]) for name, value in drawn.items()}
-            boxes_V4 = torch.cat(crop_boxes(own, height, width, policy.crop_ratio), dim=1).int().tolist()
-            for view, (top, left, rows, columns) in zip(views, boxes_V4, strict=True):
-                pieces[view] = Piece(top, left, rows, columns, policy.interpolation)
-        return pieces
-
-
-def begin_with_crops(policies: Sequence[Policy]) -> bool:
-    """Whether decoders have anything to crop. Otherwise every view sees the same resized image."""
-    return any(isinstance(policy, SimAugment) for policy in policies)
-
-
-def crops_of(policies: Sequence[Policy], params: Sequence[Params]) -> Crops:
-    """The crops among the parameters of each view, which were drawn on the CPU."""
-    groups = []
-    for policy in dict.fromkeys(policies):
-        if isinstance(policy, SimAugment):
-            views = tuple(view for view, other in enumerate(policies) if other is policy)
-            names = [name for name in params[views[0]] if name.startswith("crop_")]
-            drawn = {name: torch.stack([params[view][name] for view in views], dim=1).numpy() for name in names}
-            groups.append((policy, views, drawn))
-    return Crops(len(policies), tuple(groups))
-
-
-def slice_params(params: Params, start: int, stop: int) -> Params:
-    """The rows of samples start..stop-1: what one rank needs of the parameters drawn for all."""
-    return {name: value[start:stop] for name, value in params.items()}
+    policy: Policy = policy_class(**options)
+    return policy
 
 
 def normalize(images_BCHW: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -181,17 +136,21 @@ class Augmenter:
     ) -> None:
         self.policies, self.backend = list(policies), backend
         self.mean, self.std = tuple(mean), tuple(std)
-        self._views_of: dict[Policy, list[int]] = {}
+        self.views_of: dict[Policy, list[int]] = {}
         for view, policy in enumerate(self.policies):
-            self._views_of.setdefault(policy, []).append(view)
+            self.views_of.setdefault(policy, []).append(view)
 
-    def draw(self, num_samples: int, generator: torch.Generator) -> list[Params]:
-        """Parameters of each view for `num_samples` images."""
-        params: list[Params] = [{}] * len(self.policies)
-        for policy, views in self._views_of.items():
+    def draw(self, num_samples: int, generator: torch.Generator, rows: slice = slice(None)) -> list[Params]:
+        """Parameters of each policy for `num_samples` images, those of its first view first.
+
+        rows: which of the images to return parameters for. A rank needs only some of what is drawn for all.
+        """
+        params = []
+        for policy, views in self.views_of.items():
             drawn = policy.draw(num_samples * len(views), generator)
-            for number, view in enumerate(views):
-                params[view] = slice_params(drawn, number * num_samples, (number + 1) * num_samples)
+            for name, value in drawn.items():
+                drawn[name] = value.unflatten(0, (len(views), num_samples))[:, rows].flatten(0, 1)
+            params.append(drawn)
         return params
 
     def apply(self, images_BCHW: Tensor, params: list[Params], dtype: torch.dtype = torch.float32) -> list[Tensor]:
@@ -200,46 +159,42 @@ class Augmenter:
         Images of five dimensions, (V, B, C, H, W), are views that a decoder has cropped already. Views of one policy
         are parts of one tensor.
         """
+        on_gpu, are_crops = images_BCHW.is_cuda, images_BCHW.dim() == 5
+        # On a CPU Triton's interpreter runs only on request: it takes milliseconds per image.
+        may_fuse = HAS_TRITON and not are_crops and (self.backend == "fused" or (self.backend == "auto" and on_gpu))
         results: dict[int, Tensor] = {}
-        for policy, views in self._views_of.items():
-            drawn = {name: _joined([params[view][name] for view in views]) for name in params[views[0]]}
-            if self._use_kernel(policy, images_BCHW):
-                from contune.data.augment.kernels import fused_views
+        for (policy, views), drawn in zip(self.views_of.items(), params, strict=True):
+            if may_fuse:
+                from contune.data.augment import kernels  # needs triton, which a CPU build of torch lacks
 
-                together = fused_views(policy, images_BCHW, drawn, self.mean, self.std, dtype)
+                if kernels.fits(policy, images_BCHW):
+                    fused = kernels.fused_views(policy, images_BCHW, drawn, self.mean, self.std, dtype)
+                    results |= dict(zip(views, fused.chunk(len(views)), strict=True))
+                    continue
+            if are_crops:
+                augmented = policy.apply_cropped(torch.cat([images_BCHW[view] for view in views]), drawn)
             else:
-                if images_BCHW.dim() == 5:
-                    pieces_BCHW = torch.cat([images_BCHW[view] for view in views])
-                    if isinstance(policy, SimAugment):
-                        augmented = policy.apply_cropped(ops.resize(pieces_BCHW, policy.image_size), drawn)
-                    else:
-                        augmented = policy.apply(pieces_BCHW, drawn)
-                else:
-                    augmented = policy.apply(images_BCHW.repeat(len(views), 1, 1, 1), drawn)
-                layout = torch.channels_last if images_BCHW.device.type == "cuda" else torch.contiguous_format
-                together = normalize(augmented, self.mean, self.std).to(dtype, memory_format=layout)
+                augmented = policy.apply(images_BCHW.repeat(len(views), 1, 1, 1), drawn)
+            layout = torch.channels_last if on_gpu else torch.contiguous_format
+            together = normalize(augmented, self.mean, self.std).to(dtype, memory_format=layout)
             results |= dict(zip(views, together.chunk(len(views)), strict=True))
         return [results[view] for view in range(len(self.policies))]
 
-    def _use_kernel(self, policy: Policy, images_BCHW: Tensor) -> bool:
-        # On a CPU Triton's interpreter runs only on request: it takes milliseconds per image.
-        if images_BCHW.dim() == 5 or self.backend == "torch" or not HAS_TRITON:
-            return False
-        if self.backend == "auto" and images_BCHW.device.type != "cuda":
-            return False
-        from contune.data.augment.kernels import fits  # needs triton, which a CPU build of torch lacks
+    @property
+    def begins_with_crops(self) -> bool:
+        """Whether decoders have anything to crop. Otherwise every view sees the same resized image."""
+        return any(policy.begins_with_crop for policy in self.policies)
 
-        return fits(policy, images_BCHW)
+    def crops(self, params: list[Params]) -> "Crops":
+        """The crops among parameters that were drawn on the CPU."""
+        from contune.data.augment.simaugment import Crops, SimAugment
 
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    """The rows of all parts, which have the same shape; without a copy where they are adjacent in memory.
-
-    The views of one policy are, as drawn, unless a rank takes its slice of each.
-    """
-    first = parts[0]
-    starts = [first.data_ptr() + number * first.nbytes for number in range(len(parts))]
-    one_storage = len({part.untyped_storage().data_ptr() for part in parts}) == 1
-    if one_storage and first.is_contiguous() and [part.data_ptr() for part in parts] == starts:
-        return first.as_strided((len(parts) * len(first), *first.shape[1:]), first.stride())
-    return torch.cat(parts)
+        groups = []
+        for (policy, views), drawn in zip(self.views_of.items(), params, strict=True):
+            if isinstance(policy, SimAugment):
+                by_image = {}
+                for name in ("crop_area", "crop_aspect", "crop_position"):
+                    value_BV = drawn[name].unflatten(0, (len(views), -1)).transpose(0, 1)
+                    by_image[name] = value_BV.contiguous().numpy()
+                groups.append((policy, tuple(views), by_image))
+        return Crops(len(self.policies), tuple(groups))

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from contune.data.augment import ops
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
+from contune.data.decode import Piece, whole
 from contune.errors import UserError
 from contune.settings import one_of, ranged
 
@@ -254,6 +256,8 @@ def gaussian_blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
 class SimAugment(Policy):
     """The steps in the module's docstring, each with its own probability and strength."""
 
+    begins_with_crop = True
+
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Smallest and largest share of the image's area in a crop."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -315,7 +319,7 @@ class SimAugment(Policy):
         return self._change_colors(views, params)
 
     def apply_cropped(self, crops_BCHW: Tensor, params: Params) -> Tensor:
-        """What `apply` does after the crop, to uint8 crops (B, C, size, size)."""
+        crops_BCHW = ops.resize(crops_BCHW, self.image_size)
         mirrored = torch.where(params["flip"][:, None, None, None], crops_BCHW.flip(3), crops_BCHW)
         return self._change_colors(mirrored.float(), params)
 
@@ -333,3 +337,26 @@ class SimAugment(Policy):
             # The bright half inverted; on 256 levels this is Pillow's threshold of 128.
             views = ops.where_chosen(views, params["solarize"], lambda images: torch.minimum(images, 1 - images))
         return views
+
+
+@dataclass(frozen=True)
+class Crops:
+    """The crop of each view of each image in a batch, drawn before any image's size is known.
+
+    SimAugment begins with a crop, so the workers that decode images can crop them at full size. They get these plain
+    arrays.
+    """
+
+    num_views: int
+    groups: tuple[tuple[SimAugment, tuple[int, ...], dict[str, np.ndarray]], ...]
+    """A policy, its views, and their parameters of the crop, (B, V, …)."""
+
+    def pieces(self, sample: int, height: int, width: int) -> list[Piece]:
+        """A piece for each view of one sample; a policy that does not begin with a crop gets the whole image."""
+        pieces = [*whole(height, width)] * self.num_views
+        for policy, views, drawn in self.groups:
+            own = {name: torch.from_numpy(value[sample]) for name, value in drawn.items()}
+            boxes_V4 = torch.cat(crop_boxes(own, height, width, policy.crop_ratio), dim=1).int().tolist()
+            for view, (top, left, rows, columns) in zip(views, boxes_V4, strict=True):
+                pieces[view] = Piece(top, left, rows, columns, policy.interpolation)
+        return pieces

@@ -12,13 +12,10 @@ from contune.data.augment import (
     POLICIES,
     Augmenter,
     Params,
-    begin_with_crops,
     build_policy,
-    crops_of,
     eval_transform,
     normalize,
     resize,
-    slice_params,
 )
 from contune.data.augment.autoaugment import CropFlip
 from contune.data.augment.ops import KEEP, Policy, crop_flip, each_kind, where_chosen
@@ -60,7 +57,9 @@ def test_every_policy(name: str, channels: int, height: int, width: int) -> None
     assert views.max() <= 1
     assert torch.equal(images, before)
     assert torch.equal(views, kind.apply(images, kind.draw(24, generator())))
-    parts = [kind.apply(images[i : i + 8], slice_params(params, i, i + 8)) for i in (0, 8, 16)]
+    parts = [
+        kind.apply(images[i : i + 8], {name: value[i : i + 8] for name, value in params.items()}) for i in (0, 8, 16)
+    ]
     torch.testing.assert_close(torch.cat(parts), views, rtol=0, atol=1e-6)
     changed = torch.cat([images[:1], 255 - images[1:]])
     assert torch.equal(kind.apply(changed, params)[0], views[0])
@@ -224,8 +223,10 @@ def test_views_come_in_the_order_of_their_policies() -> None:
     images = random_images(6, 3, SIZE, SIZE)
     params = augmenter.draw(6, generator())
     views = augmenter.apply(images, params)
-    assert len(views) == len(params) == 4
-    for kind, drawn, view in zip(augmenter.policies, params, views, strict=True):
+    assert len(views) == 4
+    assert len(params) == 3
+    first, second = ({name: value[rows] for name, value in params[0].items()} for rows in (slice(6), slice(6, 12)))
+    for kind, drawn, view in zip(augmenter.policies, (first, params[1], second, params[2]), views, strict=True):
         torch.testing.assert_close(view, normalize(kind.apply(images, drawn), MEAN, STD), rtol=0, atol=1e-5)
         assert view.is_contiguous()
     assert views[0].untyped_storage().data_ptr() == views[2].untyped_storage().data_ptr()
@@ -239,12 +240,9 @@ def test_ranks_with_slices_of_one_draw_see_the_whole_batch() -> None:
     kind = policy("autoaugment")
     augmenter = Augmenter([kind, kind, policy("simaugment")], MEAN, STD)
     images = random_images(8, 3, SIZE, SIZE)
-
-    def draw() -> list[Params]:
-        return augmenter.draw(8, generator(1))
-
-    whole = augmenter.apply(images, draw())
-    ranks = [augmenter.apply(images[i : i + 4], [slice_params(view, i, i + 4) for view in draw()]) for i in (0, 4)]
+    whole = augmenter.apply(images, augmenter.draw(8, generator(1)))
+    rows = (slice(4), slice(4, 8))
+    ranks = [augmenter.apply(images[half], augmenter.draw(8, generator(1), half)) for half in rows]
     for view, parts in zip(whole, zip(*ranks, strict=True), strict=True):
         torch.testing.assert_close(torch.cat(parts), view, rtol=0, atol=1e-5)
 
@@ -254,7 +252,7 @@ def test_ranks_with_slices_of_one_draw_see_the_whole_batch() -> None:
 
 def streamed(augmenter: Augmenter, images_BCHW: Tensor, params: list[Params]) -> list[Tensor]:
     """The views of crops (V, B, C, S, S) as workers cut them out of the decoded images."""
-    crops, (height, width) = crops_of(augmenter.policies, params), images_BCHW.shape[2:]
+    crops, (height, width) = augmenter.crops(params), images_BCHW.shape[2:]
     x = [
         torch.from_numpy(cut_out(image.permute(1, 2, 0).numpy(), crops.pieces(row, height, width), height, width, SIZE))
         for row, image in enumerate(images_BCHW)
@@ -265,12 +263,14 @@ def streamed(augmenter: Augmenter, images_BCHW: Tensor, params: list[Params]) ->
 def test_crops_have_the_boxes_of_the_policy_and_survive_pickling() -> None:
     kind = policy("simaugment")
     assert isinstance(kind, SimAugment)
-    params = [kind.draw(9, generator(seed)) for seed in (0, 1)]
-    sent = pickle.dumps(crops_of([kind, kind], params))
+    augmenter = Augmenter([kind, kind], MEAN, STD)
+    (params,) = augmenter.draw(9, generator())
+    sent = pickle.dumps(augmenter.crops([params]))
     assert len(sent) < 2 * 9 * 22 * 4 + 2000, "22 numbers for each view"
     crops = pickle.loads(sent)
     for height, width in ((40, 60), (17, 200)):
-        for view, drawn in enumerate(params):
+        for view in (0, 1):
+            drawn = {name: value[9 * view : 9 * view + 9] for name, value in params.items()}
             boxes = torch.cat(crop_boxes(drawn, height, width, kind.crop_ratio), dim=1).tolist()
             pieces = [crops.pieces(sample, height, width)[view] for sample in range(9)]
             assert [[*piece] for piece in pieces] == [[*box, "bicubic"] for box in boxes]
@@ -293,9 +293,9 @@ def test_views_of_crops_are_the_views_of_whole_images() -> None:
         assert off.mean() < 1.0
         assert off.quantile(0.999) < 1.8**3
     assert (ours[1] - theirs[1]).abs().max() < 1.01 / 255 / min(STD), "a level of the resize at most"
-    assert crops_of(augmenter.policies, params).pieces(0, 40, 60)[1] == Piece(0, 0, 40, 60, "bilinear")
+    assert augmenter.crops(params).pieces(0, 40, 60)[1] == Piece(0, 0, 40, 60, "bilinear")
 
 
 def test_only_simaugment_begins_with_a_crop() -> None:
-    assert begin_with_crops([policy("autoaugment"), policy("simaugment")])
-    assert not begin_with_crops([policy(name) for name in ("none", "crop-flip", "autoaugment", "digits")])
+    crop_first = {name: Augmenter([policy("none"), policy(name)], MEAN, STD).begins_with_crops for name in POLICIES}
+    assert crop_first == {name: "simaugment" in name for name in POLICIES}
