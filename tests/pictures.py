@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from contune.data import ImageSet
+
 
 def write_picture(path: Path, *, seed: int, size: int = 12, gray: bool = False, tint: int = 0) -> None:
     """Noise, brighter by `tint`, in the format that the name asks for."""
@@ -57,6 +59,14 @@ def write_png(path: Path, x_CHW: np.ndarray) -> np.ndarray:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(png(x_CHW))
     return x_CHW
+
+
+def labels_of(images: ImageSet | None) -> list[int]:
+    """Of a split that exists and has labels."""
+    assert images is not None
+    assert images.labels is not None
+    labels: list[int] = images.labels.tolist()
+    return labels
 
 
 Damage = Callable[[Path, Image.Image], None]

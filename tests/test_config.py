@@ -9,14 +9,10 @@ from contune.errors import UserError, unknown
 from contune.recipes import RECIPES
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_comes_back_from_its_file(recipe: str, tmp_path: Path) -> None:
-    config = RECIPES[recipe]()
-    config.save(tmp_path / "config.json")
-    loaded = Config.load(tmp_path / "config.json")
-    assert loaded == config
-    assert loaded.fingerprint() == config.fingerprint()
-    assert loaded.differences(config) == []
+def test_every_recipe_comes_back_from_its_file(tmp_path: Path) -> None:
+    for name, recipe in RECIPES.items():
+        recipe().save(tmp_path / "config.json")
+        assert Config.load(tmp_path / "config.json") == recipe(), name
 
 
 @pytest.mark.parametrize(
@@ -109,10 +105,7 @@ def test_files_that_are_no_config(text: str, words: str, tmp_path: Path) -> None
     (tmp_path / "config.json").write_bytes(text.encode("latin1"))
     with pytest.raises(UserError, match=words):
         Config.load(tmp_path / "config.json")
-
-
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    for path in (tmp_path / "config.json", tmp_path):
+    for path in (tmp_path / "absent.json", tmp_path):
         with pytest.raises(UserError, match="cannot read"):
             Config.load(path)
 

@@ -12,7 +12,10 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-PREPARED = "import runpy, sys; from contune.device import torchvision; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+PREPARED = (
+    "import runpy, sys; from contune.device import torchvision; sys.argv.pop(0); "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
 """Starts a script where `import timm` works even beside a torchvision that was built for another torch."""
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import as_image, png, random_pixels, write_png
+from pictures import as_image, labels_of, png, random_pixels, write_png
 
 from contune.data import load_dataset
 from contune.data.folder import folder_splits
@@ -26,8 +26,7 @@ def test_class_folders_come_back_sorted_and_exact(tmp_path: Path) -> None:
     written = write_classes(tmp_path, dog=3, cat=2, bird=4)
     splits = folder_splits(tmp_path)
     assert splits.class_names == ("bird", "cat", "dog")
-    assert splits.train.labels is not None
-    assert splits.train.labels.tolist() == [0] * 4 + [1] * 2 + [2] * 3
+    assert labels_of(splits.train) == [0] * 4 + [1] * 2 + [2] * 3
     assert list(splits.train.names) == sorted(written)
     x_NCHW = splits.train.resident(8, 3).numpy()
     assert all(np.array_equal(x, written[name]) for x, name in zip(x_NCHW, splits.train.names, strict=True))
@@ -38,9 +37,7 @@ def test_split_folders(tmp_path: Path, held: str) -> None:
     write_classes(tmp_path / "train", a=3, b=2)
     write_classes(tmp_path / held, b=2)
     dataset = load_dataset(str(tmp_path))
-    assert dataset.test is not None
-    assert dataset.test.labels is not None
-    assert (len(dataset.train), dataset.test.labels.tolist(), dataset.val) == (5, [1, 1], None)
+    assert (len(dataset.train), labels_of(dataset.test), dataset.val) == (5, [1, 1], None)
 
 
 def test_a_class_of_trains_is_a_class(tmp_path: Path) -> None:

@@ -3,11 +3,7 @@
 import os
 import pickle
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,33 +98,6 @@ def die(number: int) -> None:
 def test_a_worker_that_dies_is_an_error() -> None:
     with pytest.raises(UserError, match="worker process died"):
         list(map_in_workers(die, range(4), workers=1))
-
-
-STREAMING = """
-import time
-import torch.utils.data._utils.worker as torch_worker
-torch_worker.MP_STATUS_CHECK_INTERVAL = 0.2  # 5 s, to save time here
-from contune.data.images import map_in_workers
-for number in map_in_workers(str, range(10**9), workers=2):
-    if number == "5":
-        print("started", flush=True)
-    time.sleep(0.05)
-"""
-
-
-def test_workers_end_when_their_parent_is_killed() -> None:
-    parent = subprocess.Popen([sys.executable, "-c", STREAMING], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    assert parent.stdout.readline() == "started\n"
-    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-    assert len(children) >= 2
-    parent.kill()
-    parent.wait()
-    end = time.monotonic() + 20
-    while any(os.path.exists(f"/proc/{child}") for child in children):
-        assert time.monotonic() < end, "a worker is still there"
-        time.sleep(0.1)
-    parent.stdout.close()
 
 
 def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

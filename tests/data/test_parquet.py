@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import contune
 from fuzzing import cases, damaged, for_all, seeds
-from pictures import png, random_pixels
+from pictures import labels_of, png, random_pixels
 
 from contune.data import load_dataset
 from contune.data.parquet import parquet_splits
@@ -55,11 +55,9 @@ def test_hub_folder_comes_back_exactly(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("a data set card")
     dataset = load_dataset(str(tmp_path))
     assert dataset.test is not None
-    assert dataset.train.labels is not None
-    assert dataset.test.labels is not None
     assert dataset.class_names == names
-    assert dataset.train.labels.tolist() == [seed % 2 for seed in range(11)]
-    assert dataset.test.labels.tolist() == [2, 0]
+    assert labels_of(dataset.train) == [seed % 2 for seed in range(11)]
+    assert labels_of(dataset.test) == [2, 0]
     assert np.array_equal(dataset.train.resident(8, 3).numpy(), pixels_of(range(11)))
     assert np.array_equal(dataset.test.resident(8, 3).numpy(), pixels_of([50, 51]))
     assert dataset.train.names[7] == f"{tmp_path}/data/train-00001-of-00002.parquet#1"
@@ -82,8 +80,7 @@ def test_validation_shards_and_split_folders(tmp_path: Path) -> None:
 def test_the_label_column(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", image=structs([1, 2]), label=[0, 1], coarse=["b", "a"])
     splits = parquet_splits(path, "coarse")
-    assert splits.train.labels is not None
-    assert (splits.class_names, splits.train.labels.tolist()) == (("a", "b"), [1, 0])
+    assert (splits.class_names, labels_of(splits.train)) == (("a", "b"), [1, 0])
     with pytest.raises(UserError, match="coarse"):
         parquet_splits(path, "coarze")
     unlabelled = parquet_splits(write(tmp_path / "y.parquet", image=structs([1, 2]), caption=["a", "b"]))
@@ -118,8 +115,7 @@ def test_labels_without_names_are_numbered(
     tmp_path: Path, values: Any, class_names: tuple[str, ...], labels: list[int]
 ) -> None:
     splits = parquet_splits(write(tmp_path / "x.parquet", image=structs(range(3)), label=values))
-    assert splits.train.labels is not None
-    assert (splits.class_names, splits.train.labels.tolist()) == (class_names, labels)
+    assert (splits.class_names, labels_of(splits.train)) == (class_names, labels)
 
 
 def test_splits_share_one_numbering(tmp_path: Path) -> None:
@@ -128,9 +124,8 @@ def test_splits_share_one_numbering(tmp_path: Path) -> None:
     write(tmp_path / "validation.parquet", image=structs([5]), label=[-1])  # hidden
     splits = parquet_splits(tmp_path)
     assert splits.test is not None
-    assert splits.test.labels is not None
     assert splits.class_names == ("10", "20", "30")
-    assert splits.test.labels.tolist() == [2, 1]
+    assert labels_of(splits.test) == [2, 1]
     assert splits.val is not None
     assert splits.val.labels is None
 

@@ -7,7 +7,6 @@ from matplotlib.text import Text
 
 from contune.experiments import Outcome, find_experiment
 from contune.experiments.figures import make_figure
-from contune.report.style import METHOD_STYLES
 
 CURVES = {
     "epoch": [0.5, 1.0, 1.5],
@@ -46,27 +45,7 @@ def test_a_figure_names_what_it_shows(name: str, num_panels: int, shown: set[str
     assert {find_experiment(name).title, "95 % interval over seeds", *shown} <= words(figure)
 
 
-@pytest.mark.parametrize("name", ["ssl-digits", "table1-digits", "fig-encoder", "ci-digits", "fig-k1-digits"])
-def test_one_seed_is_drawn_with_the_interval_of_its_images(name: str) -> None:
-    assert "one seed: 95 % interval of its test images" in words(drawn(name, 90.0))
-
-
 @pytest.mark.parametrize("name", ["ssl-digits", "table1", "fig-batch", "ci", "fig-k1", "fig-k2"])
 def test_without_any_result_there_is_still_a_figure(name: str) -> None:
     experiment = find_experiment(name)
     make_figure(experiment, [Outcome(row, num_missing=1) for row in experiment.rows])
-
-
-def test_a_method_has_its_color_and_marker_and_the_papers_numbers_are_open() -> None:
-    lines = [line for container in drawn("ci", 90.0, 92.0).axes[0].containers for line in container.lines[:1]]  # type: ignore[attr-defined]
-    supcon = METHOD_STYLES["supcon"]
-    own, paper = (
-        next(
-            line
-            for line in lines
-            if line.get_color() == supcon.color and (line.get_markerfacecolor() == "none") == is_open
-        )
-        for is_open in (False, True)
-    )
-    assert own.get_marker() == paper.get_marker() == supcon.marker
-    assert [float(line.get_xdata()[0]) for line in (own, paper)] == [91.0, 74.79]

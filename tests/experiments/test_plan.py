@@ -193,14 +193,6 @@ def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path:
         read_results(tmp_path / "nowhere")
 
 
-def test_a_saved_curve_is_one_line_and_nothing_else_changes(tmp_path: Path) -> None:
-    result = made_up_result(K1.rows[0], curves={"epoch": [0.5, 1.0], "loss": [4.5, None]}, note="with [1,  2 ]")
-    save(K1, [Outcome(K1.rows[0], (result,))], tmp_path)
-    text = (tmp_path / "supcon-seed0.json").read_text()
-    assert '"loss": [4.5, null]' in text
-    assert json.loads(text) == json.loads(json.dumps(result))
-
-
 def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:
     table1 = find_experiment("table1")
     same, other = table1.changed(["data.path=here", "run.device=cpu"]), table1.changed(["optim.lr=0.1"])

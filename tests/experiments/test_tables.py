@@ -61,19 +61,6 @@ def test_differences_are_paired_and_empty_for_other_seeds() -> None:
     assert found.mean == pytest.approx(1.25)
 
 
-def test_a_row_that_has_only_one_of_five_seeds_is_not_compared_with_their_mean() -> None:
-    supcon, *tuned = find_experiment("fig-k1-digits").rows
-    outcomes = [
-        made_up_outcome(supcon, 90.0, 92.0),
-        made_up_outcome(tuned[0], 95.0),
-        made_up_outcome(tuned[1], 91.0, 93.0),
-    ]
-    table = make_table(find_experiment("fig-k1-digits"), outcomes)
-    assert [row[1:4] for row in texts(table)] == [
-        ["91.00 ± 12.71", "2", "–"], ["95.00", "1", "–"], ["92.00 ± 12.71", "2", "+1.00 ± 0.00"],
-    ]  # fmt: skip
-
-
 def test_gradients_are_means_over_training_beside_supcons() -> None:
     experiment = find_experiment("fig-k2-digits")
     curves = {"epoch": [1, 2], "positive_gradient": [0.2, 0.4], "supcon_positive_gradient": [0.1, None]}
@@ -102,14 +89,6 @@ def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
     assert texts(table)[:2] == [["SupCon", "failed", "96.3"], ["TCL", "95.00 (1 of 2 not run yet)", "96.4"]]
     assert "Left out: CIFAR-100; cifar100 is not on this disk." in table.notes
     assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
-
-
-def test_notes_say_where_runs_differ_in_more_than_the_method() -> None:
-    supcon = made_up_outcome(SUPCON, 95.0, epochs=3, git_revision="0123456789ab")
-    notes = grid(supcon, made_up_outcome(TCL, 96.0, 97.0, git_revision="fedcba987654")).notes
-    assert {"epochs: 3 – SupCon, CIFAR-10.", "epochs: 100 – TCL, CIFAR-10."} <= set(notes)
-    assert {"git revision: 0123456789ab – SupCon, CIFAR-10.", "encoder: resnet-mini."} <= set(notes)
-    assert any("standard error of 0.7" in note for note in notes), "√(95 · 5 / 899) of the row with one seed"
 
 
 def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:

@@ -103,20 +103,3 @@ def test_schedules() -> None:
     for num_steps in (1, 2, 3):
         method.after_step(method(views, None))
         torch.testing.assert_close(method.centre_K, (1 - 0.5**num_steps) * mean_K, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(("bias", "at_least", "at_most"), [(0.0, 0.5, math.inf), (0.1, 0.0, 0.01)])
-def test_a_head_with_random_biases_would_make_outputs_uniform(bias: float, at_least: float, at_most: float) -> None:
-    """By how many nats the targets tell images apart after training on noisy patterns."""
-    method = dino(momentum=0.97, teacher_temperature=0.04, projector_hidden=256, num_prototypes=64)
-    with torch.no_grad():
-        for head in (method.projector, list(method.teacher.children())[1]):
-            list(head.children())[-1].bias.normal_(std=bias, generator=torch.Generator().manual_seed(0))  # type: ignore[operator]
-    optimizer, views = torch.optim.AdamW(trained(method), lr=1e-3), batch()[0]
-    for number in range(60):
-        method.set_time(number / 6, 10)
-        step(method, optimizer, views)
-    with torch.no_grad():
-        targets_TBK = dino_targets(outputs(method.teacher, views), method.centre_K, temperature=0.04)
-    each, mean = (torch.special.entr(p).sum(dim=-1).mean() for p in (targets_TBK, targets_TBK.mean(dim=(0, 1))))
-    assert at_least <= (mean - each).item() < at_most

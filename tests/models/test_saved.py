@@ -88,13 +88,6 @@ def test_files_without_an_encoder_raise(tmp_path: Path) -> None:
     save_encoder(file, trained().backbone, replace(SPEC, encoder="resnet18"))
     with pytest.raises(UserError, match="do not fit the resnet18"):
         load_encoder(file)
-    for wrong in (
-        {"image_size": 10**6}, {"channels": 2}, {"std": (1.0, 1.0, 0.0)}, {"mean": (0.0,)}, {"mean": ("x",) * 3},
-        {"encoder": 5}, {"stem": None},
-    ):  # fmt: skip
-        save_encoder(file, trained().backbone, replace(SPEC, **wrong))
-        with pytest.raises(UserError, match="not an encoder"):
-            load_encoder(file)
 
 
 def test_a_classifier_round_trip(tmp_path: Path) -> None:

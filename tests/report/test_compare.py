@@ -65,12 +65,6 @@ def test_a_method_that_trains_a_classifier_is_judged_by_it() -> None:
     assert "Classifier or probe" not in text_of([*TCL, *SUPCON])
 
 
-def test_pairs_that_share_only_the_seed_say_so() -> None:
-    assert "only the seed" not in text_of([*TCL, *SUPCON])
-    other = seeds("x", "method.name=supcon", "model.encoder=resnet18", "optim.batch_images=32", linear=(90.0, 91.2))
-    assert "only the seed is shared, these differ: encoder, batch_images" in text_of([*TCL, *other])
-
-
 def test_runs_that_differ_in_the_seed_or_the_machine_are_one_group() -> None:
     elsewhere = compared_run("elsewhere", "method.k1=4000", "run.device=cuda", "run.log_every=5", seed=7)
     again = compared_run("again", "method.k1=4000", seed=0, linear=50.0)

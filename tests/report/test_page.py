@@ -10,8 +10,7 @@ from made_up_runs import finished_run, image_set, report, unevaluated_run, unlab
 from strict_html import Page
 
 from contune.report import plots
-from contune.report.page import duration, escape, setting_text, shorten, shorten_path
-from contune.report.plots import Evaluated, Logged
+from contune.report.plots import Evaluated
 from contune.report.style import METHOD_STYLES
 
 TCL = METHOD_STYLES["tcl"]
@@ -118,29 +117,8 @@ def test_neighbors_are_the_nearest_by_cosine() -> None:
 
 def test_curves_average_long_runs_and_leave_out_what_is_not_finite() -> None:
     metrics = [{"step": i, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
-    text = Page(plots.curves([Logged(metrics, TCL)])).text
+    text = Page(plots.curves([(metrics, TCL, ())])).text
     assert "2 values not finite" in text
     assert "10 values not finite" in text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
-    assert plots.curves([Logged(long, TCL)]).count("L ") < 2 * plots.CURVE_POINTS
-
-
-def test_supcons_responses_are_drawn_with_tcls() -> None:
-    line = {"step": 1, "positive_gradient": 0.05, "supcon_positive_gradient": 0.04, "theorem1_share": 0.97}
-    html = plots.curves([Logged([line, line | {"step": 2, "positive_gradient": 0.06}], TCL)])
-    assert html.count("<figure>") == 2
-    assert "at the end TCL 0.06, SupCon 0.04" in html
-    assert "<b>97</b>" in html
-
-
-def test_no_two_methods_look_alike() -> None:
-    looks = [(style.color, style.marker) for style in METHOD_STYLES.values()]
-    assert len(set(looks)) == len(looks)
-
-
-def test_words() -> None:
-    assert escape('<a href="x">\'&\n\udc80') == "&lt;a href=&quot;x&quot;&gt;&#x27;&amp; \ufffd"
-    assert shorten("tabby, tabby cat", 8) == "tabby,…"
-    assert shorten_path("/a/long/path.png", 9) == "…path.png"
-    assert [duration(s) for s in (0.04, 9.94, 59.7, 3725)] == ["0.0 s", "9.9 s", "1 min 00 s", "1 h 02 min"]
-    assert [setting_text(v) for v in (None, True, 5000.0, 1e-6, [1, "a"])] == ["", "true", "5000", "1e-06", "1,a"]
+    assert plots.curves([(long, TCL, ())]).count("L ") < 2 * plots.CURVE_POINTS

@@ -1,16 +1,12 @@
 """Checkpoints: one of two files is always complete, and a damaged one is noticed."""
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from contune import files
 from contune.errors import UserError
-from contune.train import checkpoint
 from contune.train.checkpoint import load_checkpoint, read_checkpoint, save_checkpoint
 
 CPU = torch.device("cpu")
@@ -88,15 +84,3 @@ def test_dying_while_saving_leaves_a_complete_checkpoint(folder: Path, moment: s
     assert step_of(folder) == 2
     save_checkpoint(folder, {"step": 3, "weights": WEIGHTS * 3})
     assert step_of(folder) == 3
-
-
-def test_a_full_disk_is_an_error_and_the_last_checkpoint_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for module in (files, checkpoint):
-        monkeypatch.setattr(module, "sync", full)
-    with pytest.raises(UserError, match="No space left"):
-        save_checkpoint(folder, {"step": 3, "weights": WEIGHTS * 3})
-    assert step_of(folder) == 2
-    assert not list(folder.glob("*.part"))

@@ -68,24 +68,14 @@ def test_the_result_names_the_best_linear_probe() -> None:
 def test_the_revision_is_that_of_this_code_and_of_no_other_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An installed package is an untracked file in somebody else's repository."""
     assert versions()["torch"] == torch.__version__
-    installed = tmp_path / ".venv" / "contune"
-    installed.mkdir(parents=True)
-    (installed / "__init__.py").write_text("")
-    (tmp_path / "theirs.py").write_text("")
     monkeypatch.delenv("CONTUNE_REVISION", raising=False)
-    monkeypatch.setattr(contune, "__file__", str(installed / "__init__.py"))
-
-    def git(*command: str) -> None:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *command], check=True)
-
-    git("init", "-q")
-    git("add", "theirs.py")
-    git("commit", "-qm", "theirs")
+    (tmp_path / "__init__.py").write_text("")
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (("init", "-q"), ("commit", "--allow-empty", "-qm", "theirs")):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(contune, "__file__", str(tmp_path / "__init__.py"))
     assert git_revision() is None
-    git("add", "-f", ".venv")
-    git("commit", "-qm", "ours")
-    assert git_revision() is not None
     monkeypatch.setenv("CONTUNE_REVISION", "abc")
     assert git_revision() == "abc"

@@ -18,7 +18,7 @@ from contune.errors import UserError
 from contune.recipes import RECIPES
 from contune.run import RunFolder
 from contune.train import many
-from contune.train.many import MPS_CONTROL, MPS_LOGS, MPS_PIPES, Job, default_parallel, gpu_sharing, run_many, summary
+from contune.train.many import MPS_CONTROL, MPS_LOGS, MPS_PIPES, Job, default_parallel, gpu_sharing, run_many
 
 SETTINGS = (
     "optim.epochs=2", "data.val_fraction=0.6", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", *PLAIN
@@ -164,25 +164,6 @@ def test_how_many_runs_and_threads_at_a_time(tmp_path: Path, monkeypatch: pytest
     assert [many.threads_of_each(num) for num in (1, 5, 100)] == [12, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert [many.threads_of_each(num) for num in (1, 6)] == [3, 2]
-
-
-def test_a_summary_of_seeds(tmp_path: Path) -> None:
-    jobs = [
-        Job(config("run.seed=0"), tmp_path / "a", "seed 0"),
-        Job(config("run.seed=1"), tmp_path / "b", "seed 1"),
-        Job(config("method.k1=9"), tmp_path / "c"),
-        Job(config("run.seed=2"), tmp_path / "d"),
-    ]
-    results: list[dict[str, Any]] = [
-        {"linear_top1": 90.0, "knn_top1": 80.0}, {"linear_top1": 92.0, "knn_top1": None}, {"knn_top1": 70.0},
-        {"error": "no", "details": ""},
-    ]  # fmt: skip
-    assert summary(jobs, results) == [
-        ("seed 0", "90.00", "80.00", str(tmp_path / "a")),
-        ("seed 1", "92.00", "", str(tmp_path / "b")),
-        ("c", "", "70.00", str(tmp_path / "c")),
-        ("mean ± s.d. of 2 seeds", "91.00 ± 1.41", "", ""),
-    ]
 
 
 @pytest.fixture

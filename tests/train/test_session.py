@@ -102,13 +102,6 @@ def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:
         session.train(config, tmp_path / "run")
 
 
-def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
-    config, folder = RECIPES["digits"]().override([*SMALL, "optim.epochs=0"]), RunFolder(tmp_path / "run")
-    with folder.opened(config), pytest.raises(UserError, match="another process"):
-        session.train(config, folder)
-    assert not folder.result_file.exists()
-
-
 @pytest.mark.parametrize(
     "name", ["config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html"]
 )

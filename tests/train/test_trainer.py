@@ -83,19 +83,6 @@ def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) ->
     assert [line["loss"] for line in lines] == [line["loss"] for line in read_lines(tmp_path / "false")]
 
 
-def test_lines_are_means_over_steps_and_the_rate_follows_the_schedule(tmp_path: Path) -> None:
-    settings = (*SMALL, "optim.epochs=2", "optim.schedule=constant", "optim.warmup_epochs=1", "optim.lr=0.07")
-    train(tmp_path / "each", *settings)
-    train(tmp_path / "some", *settings, "run.log_every=4")
-    each, some = (read_lines(tmp_path / name) for name in ("each", "some"))
-    assert [line["lr"] for line in each] == pytest.approx([0.07 * (step + 1) / 6 for step in range(5)] + [0.07] * 5)
-    assert [line["step"] for line in some] == [4, 8, 10]
-    losses = [line["loss"] for line in each]
-    expected = [sum(losses[:4]) / 4, sum(losses[4:8]) / 4, sum(losses[8:]) / 2]
-    assert [line["loss"] for line in some] == pytest.approx(expected, rel=1e-6)
-    assert [line["epoch"] for line in some] == pytest.approx([0.8, 1.6, 2.0])
-
-
 def test_precision_and_seed(tmp_path: Path) -> None:
     """bfloat16 is close to float32; the same seed is the same run, another seed another one."""
     runs = {"a": (), "again": (), "bf16": ("run.precision=bf16",), "other": ("run.seed=1",)}

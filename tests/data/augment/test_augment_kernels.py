@@ -157,15 +157,6 @@ def test_each_option_alone(name: str) -> None:
     assert_close(policy, random_images(3, 3, 24, 17), drawn(policy, 3))
 
 
-@pytest.mark.parametrize("option", ["jitter_probability", "gray", "blur", "solarize"])
-def test_each_option_missing(option: str) -> None:
-    """What a policy never does is not done, even where the parameters of another policy say so."""
-    options: dict[str, Any] = dict.fromkeys(NOTHING, 1.0)
-    params = drawn(SimAugment(image_size=20, channels=3, **options), 2)
-    policy = SimAugment(image_size=20, channels=3, **options | {option: 0.0})
-    assert_close(policy, random_images(2, 3, 20, 20), params)
-
-
 @pytest.mark.parametrize("channels", [1, 3])
 def test_jitter_in_every_order(channels: int) -> None:
     policy = SimAugment(image_size=16, channels=channels, **NOTHING | {"jitter_probability": 1.0})
