@@ -19,7 +19,7 @@ from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
 from contune.files import write_atomic
 from contune.models.saved import ImageEncoder, load_encoder
-from contune.report.page import escape, page, shorten_path, thumbnail
+from contune.report.page import escape, page, shorten, thumbnail
 
 MOST_QUERIES = 100
 _LONGEST = 28
@@ -143,12 +143,12 @@ def _card(found: Found) -> str:
     items = "\n".join(
         f'<li title="{escape(hit.path)}"><figure>{_picture(hit.path)}<figcaption>'
         f"{'' if hit.label is None else f'<b>{escape(hit.label)}</b> '}{hit.similarity:.3f}"
-        f"<small>{escape(shorten_path(hit.path, _LONGEST))}</small></figcaption></figure></li>"
+        f"<small>{escape(shorten(hit.path, _LONGEST))}</small></figcaption></figure></li>"
         for hit in found.hits
     )
     return f"""<section class="search" aria-label="{name}">
 <figure class="asked">{_picture(found.query)}
-<figcaption title="{name}">{escape(shorten_path(found.query, _LONGEST))}</figcaption></figure>
+<figcaption title="{name}">{escape(shorten(found.query, _LONGEST))}</figcaption></figure>
 <ol>
 {items}
 </ol>

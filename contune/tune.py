@@ -36,9 +36,9 @@ from contune.device import available_cores, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
 from contune.losses.responses import responses
-from contune.methods import Method, Output
+from contune.methods import Method
 from contune.methods.tcl import TCL
-from contune.report.statistics import wilson_interval
+from contune.report import wilson_interval
 from contune.run import RunFolder
 from contune.train.checkpoint import CHECKPOINT, PREVIOUS
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
@@ -162,20 +162,13 @@ class SnapshotTrainer(Trainer):
 
     def __init__(self, setup: Setup, method: Method, loader: Loader, folder: RunFolder) -> None:
         super().__init__(setup, method, loader, folder)
-        self.recorders.append(self)
         distance = max(self.num_steps - 1, 1) / (NUM_SNAPSHOTS - 1)
         self.snapshot_steps = {1 + round(number * distance) for number in range(NUM_SNAPSHOTS)}
-
-    def keep(self, output: Output) -> None:
-        self.compared = output.state
-
-    def read(self) -> dict[str, Tensor]:
-        return {}  # this recorder logs nothing
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         metrics = super().take_step(images_BCHW, labels_B)
         if self.step in self.snapshot_steps:
-            z_ND, groups_N = (self.compared[name].cpu().contiguous() for name in ("z_ND", "groups_N"))
+            z_ND, groups_N = (self.watch.state[name].cpu().contiguous() for name in ("z_ND", "groups_N"))
             with atomic_file(self.folder.path / f"moment-{self.step:08}.safetensors") as path:
                 save_file({"z_ND": z_ND.float(), "groups_N": groups_N}, path)
         return metrics

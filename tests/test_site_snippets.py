@@ -62,7 +62,7 @@ def test_the_program_understands_a_command_that_a_page_shows(words: list[str]) -
     name, parameters = understood(words)
     arguments = parameters.get("arguments") or []
     if name in ("train", "doctor", "tune"):
-        assert isinstance(parse_choice(list(arguments)).config, Config)
+        assert isinstance(parse_choice(list(arguments))[2], Config)
     elif name == "experiment" and arguments:
         experiment = find_experiment(arguments[0])
         assert isinstance(experiment.rows[0].config([*experiment.overrides, *arguments[1:]], 0), Config)

@@ -9,7 +9,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -84,24 +84,17 @@ def options(version: Annotated[bool, typer.Option("--version", help="Print the v
         raise typer.Exit
 
 
-class Choice(NamedTuple):
-    """What a person chose with [RECIPE] [KEY=VALUE]..."""
+def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
+    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]...
 
-    recipe: str
-    overrides: list[str]
-    config: "Config"
-    name: str
-    """Of the default folder: the recipe, with a hash of the settings if any differ."""
-
-
-def parse_choice(arguments: list[str] | None) -> Choice:
-    """The first word is the recipe unless it is a KEY=VALUE."""
+    The first word is the recipe unless it is a KEY=VALUE. With overrides the name ends in a hash of the settings.
+    """
     from contune.recipes import find_recipe
 
     words = arguments or []
     recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
     config = find_recipe(recipe)().override(overrides)
-    return Choice(recipe, overrides, config, f"{recipe}-{config.fingerprint()}" if overrides else recipe)
+    return recipe, overrides, config, f"{recipe}-{config.fingerprint()}" if overrides else recipe
 
 
 def parse_seeds(text: str) -> list[int]:

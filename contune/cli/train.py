@@ -35,28 +35,24 @@ def train(
     with stoppable():  # from here on, because importing the libraries takes seconds
         if seeds:
             _train_seeds(arguments or [], parse(seeds, tuple[int, ...], "--seeds"), parallel, out, debug)
-        else:
-            _train_one(arguments, out)
+            return
+        from contune.console import say
+        from contune.report import train_and_report
+        from contune.run import RunFolder
+        from contune.train.session import stages_in_words
 
-
-def _train_one(arguments: list[str] | None, out: Path | None) -> None:
-    from contune.console import say
-    from contune.report import train_and_report
-    from contune.run import RunFolder
-    from contune.train.session import stages_in_words
-
-    choice = parse_choice(arguments)
-    folder = RunFolder(out or Path("runs") / choice.name)
-    result = train_and_report(choice.config, folder)
-    if not result:
-        return  # not the main process
-    say()
-    _show_measures(result)
-    if "stages" in result:
-        say(f"\ntook     {stages_in_words(result['stages'], result.get('resumed_at'))}")
-    say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
-    if folder.report_file.exists():
-        say(f"report   {folder.report_file}")
+        _, _, config, name = parse_choice(arguments)
+        folder = RunFolder(out or Path("runs") / name)
+        result = train_and_report(config, folder)
+        if not result:
+            return  # not the main process
+        say()
+        _show_measures(result)
+        if "stages" in result:
+            say(f"\ntook     {stages_in_words(result['stages'], result.get('resumed_at'))}")
+        say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
+        if folder.report_file.exists():
+            say(f"report   {folder.report_file}")
 
 
 def _train_seeds(
@@ -72,11 +68,11 @@ def _train_seeds(
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     jobs = []
     for seed in seeds:
-        choice = parse_choice(arguments)
-        if seed != choice.config.run.seed:
-            choice = parse_choice([*arguments, f"run.seed={seed}"])
-        folder = seed_folder(out, seed) if out is not None else Path("runs") / choice.name
-        jobs.append(Job(choice.config, folder, f"seed {seed}", train_and_report))
+        _, _, config, name = parse_choice(arguments)
+        if seed != config.run.seed:
+            _, _, config, name = parse_choice([*arguments, f"run.seed={seed}"])
+        folder = seed_folder(out, seed) if out is not None else Path("runs") / name
+        jobs.append(Job(config, folder, f"seed {seed}", train_and_report))
     results = run_many(jobs, parallel)
     show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
     failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
@@ -106,15 +102,10 @@ def _show_measures(result: dict[str, Any]) -> None:
     from contune.eval.measures import MEASURES
 
     columns = (result["split"], "top-1 %", "top-5 %", "protocol")
-    rows = [
-        (
-            MEASURES[measure["name"]].short_title,
-            f"{measure['top1']:.2f}",
-            "" if measure["top5"] is None else f"{measure['top5']:.2f}",
-            measure["protocol"],
-        )
-        for measure in result["measures"]
-    ]
+    rows = []
+    for measure in result["measures"]:
+        top1, top5 = f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"
+        rows.append((MEASURES[measure["name"]].short_title, top1, top5, measure["protocol"]))
     if rows:
         show_table(columns, rows, numbers=columns[1:3])
     else:

@@ -60,7 +60,7 @@ def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
     from contune.doctor import examine
 
     is_bad = False
-    for finding in examine(parse_choice(arguments).config):
+    for finding in examine(parse_choice(arguments)[2]):
         say(f"{finding.mark} {finding.text}")
         is_bad |= finding.is_bad
     if is_bad:
@@ -84,8 +84,8 @@ def analyze(
     Example: `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
     from contune.console import say, show_table
-    from contune.gradients.drawing import TABLE, check_place, rows, write_analysis
     from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
+    from contune.gradients.drawing import TABLE, check_place, rows, write_analysis
     from contune.run import RunFolder
 
     folder = out or run
@@ -165,15 +165,15 @@ def tune(
             raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
     if not how and way == "paper":
         say("Optuna is not installed, so contune uses the paper's procedure; `pip install contune[tune]` adds search")
-    choice = parse_choice(arguments)
+    recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
-    folder = out or Path("runs") / "tune" / f"{choice.name}-{way}{length}"
+    folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
     given = (("k1", k1), ("k2", k2))
-    ranges = {name: parse(text, tuple[float, ...], f"--{name}") for name, text in given if text is not None}
+    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in given if text is not None}
     tuned = run_tuning(
-        choice.recipe,
-        choice.overrides,
-        choice.config,
+        recipe,
+        overrides,
+        config,
         folder,
         how=way,
         epochs=epochs,

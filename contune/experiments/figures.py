@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
 from contune.experiments.tables import GRADIENTS, by_place
-from contune.report.statistics import wilson_interval
+from contune.report import wilson_interval
 from contune.report.style import INK, LINE, METHOD_STYLES, MUTED, STYLE, MethodStyle, legend_handle, quiet
 
 WIDTH = 8.2
@@ -284,7 +284,7 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
     if any(spread.half is not None for spread in spreads):
         bars.append((THICK, "95 % interval over seeds"))
     if any(spread.half is None for spread in spreads):
-        bars.append((THIN, "one seed: 95 % interval of its test images"))
+        bars.append((THIN, "one seed: 95 % interval over images"))
     return [Line2D([], [], color=MUTED, linewidth=width, label=label) for width, label in bars]
 
 

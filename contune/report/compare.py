@@ -186,7 +186,10 @@ def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evalua
         parts.append(section("maps", "Maps of the embeddings", lead, f'<div class="maps">{"".join(figures)}</div>'))
     different = different_settings([group.runs[0] for group in groups])
     different.pop("run.seed", None)
-    rows = [(f"<code>{escape(key)}</code>", *map(html.setting, values)) for key, values in different.items()]
+    rows = [
+        (f"<code>{escape(key)}</code>", *(escape(html.setting_text(value)) or html.NOTHING for value in values))
+        for key, values in different.items()
+    ]
     shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
     shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
     parts.append(section("settings", "Settings that differ", "", shown))
@@ -206,10 +209,10 @@ def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
             }
             mean, _, interval = str(Spread.of([score["top1"] for _, score in scores] or [0.0])).partition(" ")
             note = f" <b>{interval}</b>" if interval else "<small>one seed</small>"
-            cells.append(f"<b>{mean}</b>{note}" if scores else html.setting(None))
+            cells.append(f"<b>{mean}</b>{note}" if scores else html.NOTHING)
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
         cells.append(", ".join(str(run.seed) for run in group.runs))
-        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.setting(None))
+        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.NOTHING)
         rows.append((escape(group.title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
     lead = "Top-1 in percent: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
     if TOP1 in columns:
@@ -261,7 +264,7 @@ def _curves(groups: Sequence[Group]) -> str:
         own = METHOD_STYLES.get(group.runs[0].method) if by_method else None
         style = own or PALETTE[place % len(PALETTE)]
         dash = DASHES[(place + place // len(PALETTE)) % len(DASHES)]
-        logged += [plots.Logged(run.metrics, style, dash) for run in group.runs]
+        logged += [(run.metrics, style, dash) for run in group.runs]
         color, gaps = colors.get(style.color, style.color), " ".join(map(str, dash)) or "none"
         line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
         svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'

@@ -20,9 +20,10 @@ from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MEASURES, judged_by
-from contune.report.statistics import wilson_interval
+from contune.report import wilson_interval
 
 _GENERATOR = '<meta name="generator" content="contune {kind}">'
+NOTHING = '<span class="none">–</span>'
 MOST_SKIPPED = 500
 THUMBNAIL_SIDE = 128
 TINY_SIDE = 64
@@ -39,13 +40,8 @@ def escape(value: object) -> str:
 
 
 def shorten(text: str, length: int) -> str:
-    """The first `length` characters at most."""
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def shorten_path(path: str, length: int) -> str:
     """The last `length` characters at most, where paths differ."""
-    return path if len(path) <= length else "…" + path[len(path) - length + 1 :]
+    return text if len(text) <= length else "…" + text[len(text) - length + 1 :]
 
 
 def duration(seconds: float) -> str:
@@ -58,10 +54,8 @@ def duration(seconds: float) -> str:
 
 def page(kind: Kind, title: str, body: str) -> str:
     """A whole page; `body` is HTML."""
-    template, style = (
-        resources.files("contune.report").joinpath(n).read_text("utf-8") for n in ("page.html", "page.css")
-    )
-    generator = _GENERATOR.format(kind=kind)
+    folder, generator = resources.files("contune.report"), _GENERATOR.format(kind=kind)
+    style, template = folder.joinpath("page.css").read_text("utf-8"), folder.joinpath("page.html").read_text("utf-8")
     return Template(template).substitute(title=escape(title), generator=generator, style=style, body=body)
 
 
@@ -83,7 +77,7 @@ def header(what: str, title: str, facts: Sequence[str], *parts: str) -> str:
 
 def section(name: str, title: str, lead: str, *parts: str) -> str:
     """`name` is the anchor, `lead` says how to read the section. All are HTML; empty ones are left out."""
-    body = "\n".join(part for part in (f'<p class="lead">{lead}</p>' if lead else "", *parts) if part)
+    body = "\n".join(filter(None, (f'<p class="lead">{lead}</p>' if lead else "", *parts)))
     return (
         f'<section id="{name}" aria-labelledby="{name}-title">\n<h2 id="{name}-title">{title}</h2>\n{body}\n</section>'
     )
@@ -96,19 +90,17 @@ def missing(why: str) -> str:
 
 def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[int] = ()) -> str:
     """A table of HTML cells whose first column heads the rows. The columns in `numbers` are right-aligned."""
-
-    def attributes(column: int) -> str:
-        return ' class="number-cell"' if column in numbers else ""
-
-    head = "".join(f'<th scope="col"{attributes(column)}>{text}</th>' for column, text in enumerate(heads))
-    body = "\n".join(
-        f'<tr><th scope="row">{first}</th>'
-        + "".join(f"<td{attributes(column)}>{cell}</td>" for column, cell in enumerate(cells, start=1))
-        + "</tr>"
-        for first, *cells in rows
-    )
-    thead = f"<thead><tr>{head}</tr></thead>\n" if heads else ""
-    return f'<table class="{look}">\n{thead}<tbody>\n{body}\n</tbody>\n</table>'
+    lines = [f'<table class="{look}">']
+    for row in [heads, *rows] if heads else rows:
+        line = ""
+        for column, cell in enumerate(row):
+            look = ' class="number-cell"' if column in numbers else ""
+            if row is heads or not column:
+                line += f'<th scope="{"col" if row is heads else "row"}"{look}>{cell}</th>'
+            else:
+                line += f"<td{look}>{cell}</td>"
+        lines.append(f"<thead><tr>{line}</tr></thead>" if row is heads else f"<tr>{line}</tr>")
+    return "\n".join([*lines, "</table>"])
 
 
 def setting_text(value: Any) -> str:
@@ -120,11 +112,6 @@ def setting_text(value: Any) -> str:
     return (
         str(value).lower() if isinstance(value, bool) else f"{value:.12g}" if isinstance(value, float) else str(value)
     )
-
-
-def setting(value: Any) -> str:
-    """The value of a setting as HTML."""
-    return escape(setting_text(value)).replace("/", "/<wbr>") or '<span class="none">–</span>'
 
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
@@ -171,78 +158,45 @@ def write_report(
     from contune.report import plots  # imports this module; matplotlib is slow to import
     from contune.report.style import METHOD_STYLES
 
-    evaluated = None
-    if images is not None and features_MD is not None and len(images):
-        evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
-    split, data = escape(result["split"]), data_title(result["data"], config.get("data", {}).get("path"))
-    measure = next(filter(None, (judged_by(result, column) for column in (LINEAR, CLASSIFIER, KNN))), None)
-    if evaluated is None:
-        why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
-        images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
-    else:
-        why = "No accuracy was measured." if evaluated.labels is not None else "These images have no labels."
-        images_parts = [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
-        if evaluated.labels is not None and measure is not None:
-            images_parts = [plots.confusions(evaluated), plots.per_class(evaluated, measure), *images_parts]
-    parts = [_headline(result, data, why, None if evaluated is None else evaluated.labels)]
-    if result["measures"]:
-        heads = ("Measure", "Top-1, %", "Top-5, %", "Images")
-        lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
-        shown = table("accuracies", heads, map(_measure_row, result["measures"]))
-        parts.append(section("accuracy", "Accuracy", lead, shown))
-    style = METHOD_STYLES.get(result["method"], METHOD_STYLES["tcl"])
-    parts += [plots.curves([plots.Logged(metrics, style)]), *images_parts]
-    if skipped:
-        rows = [
-            (f'<span title="{escape(name)}">{escape(shorten_path(name, 60))}</span>', escape(reason))
-            for name, reason in skipped[:MOST_SKIPPED]
-        ]
-        lead = (
-            f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED} at most."
-        )
-        shown = table("pairs files", ("File", "What is wrong"), rows)
-        summary = f"<summary>{plural(len(skipped), 'broken image')}</summary>"
-        parts.append(section("skipped", "Left out", lead, "<details>", summary, shown, "</details>"))
-    flat = {f"{part}.{key}": value for part, values in config.items() for key, value in values.items()}
-    rows = [(f"<code>{escape(key)}</code>", setting(value)) for key, value in flat.items()]
-    shown, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
-    parts.append(section("settings", "Settings", "", "<details>", summary, shown, "</details>"))
-    facts = {
-        "Hardware": result["hardware"],
-        "Training time": duration(result["seconds"]),
-        "Views per second": f"{result['views_per_second']:,.0f}",
-        "Seed": result["seed"],
-        "Versions": ", ".join(f"{name} {version}" for name, version in result["versions"].items()),
-        "Revision": result["git_revision"] or "an installed package, no checkout",
-        "Finished": result["finished"],
-    }
-    rows = [(name, escape(value)) for name, value in facts.items()]
-    parts.append(section("environment", "Environment", "", table("pairs", (), rows)))
-    text = page("report", f"{result['method']} on {data} · contune", "\n".join(parts))
-    path.write_text(text, encoding="utf-8", newline="\n")
-
-
-def _headline(result: dict[str, Any], data: str, why_missing: str, labels_M: Tensor | None) -> str:
-    """What was trained on what, and how good it is."""
-    measures = {measure["name"]: measure for measure in result["measures"]}
-    cards, note = [], ""
-    for measure in (judged_by(result, column) for column in (LINEAR, CLASSIFIER, KNN)):
+    data, by_name = data_title(result["data"], config.get("data", {}).get("path")), {}
+    for measure in result["measures"]:
+        by_name[measure["name"]] = measure
+    # The header: what was trained on what, and how good it is.
+    cards, first = [], None
+    for column in (LINEAR, CLASSIFIER, KNN):
+        measure = judged_by(result, column)
         if measure is None:
             continue
-        about, pixels = MEASURES[measure["name"]], ""
-        baseline = measures.get(about.baseline or "")
-        if baseline is not None:
-            gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
-            pixels = f"""<p class="beside">raw pixels {baseline["top1"]:.1f}\u202f% \
-<span class="gain">{gain} points</span></p>"""
+        first, about, pixels = first or measure, MEASURES[measure["name"]], ""
+        if about.baseline in by_name:
+            top1 = by_name[about.baseline]["top1"]
+            gain = f"{measure['top1'] - top1:+.1f}".replace("-", "−")
+            pixels = f'<p class="beside">raw pixels {top1:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
 <p class="what">{about.title}</p>
 <p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
 {pixels}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
-    if cards:
-        first = result["measures"][0]
+    split, labels_M = escape(result["split"]), None if images is None else images.labels
+    evaluated, note = None, ""
+    if images is None or features_MD is None or not len(images):
+        why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
+        images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
+    else:
+        why = "No accuracy was measured." if labels_M is not None else "These images have no labels."
+        evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
+        drawing, lead = plots.map_drawing(evaluated), ""
+        if drawing.startswith("<svg"):
+            lead = (
+                f"t-SNE of {min(plots.MAP_POINTS, len(images)):,} images by cosine similarity. Hover over a point for "
+            )
+            lead += "its name." if predicted_M is None else "its name. A ring marks a misclassified image."
+            lead += " Distances between groups mean nothing."
+        images_parts = [section("map", "Map of the embeddings", lead, drawing), plots.neighbors(evaluated)]
+        if labels_M is not None and first is not None:
+            images_parts = [plots.confusions(evaluated), plots.per_class(evaluated, first), *images_parts]
+    if first is not None:
         note = f"Accuracy on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
         if labels_M is not None:
             majority = 100 * int(labels_M.bincount().max()) / len(labels_M)
@@ -253,21 +207,52 @@ def _headline(result: dict[str, Any], data: str, why_missing: str, labels_M: Ten
         f"{duration(result['seconds'])} on {escape(result['hardware'])}",
         f"seed {escape(result['seed'])}",
     ]
-    return header(
-        "training report",
-        f"{escape(result['method'])} <span>on</span> {escape(data)}",
-        facts,
-        f'<ul class="cards">\n{chr(10).join(cards)}\n</ul>' if cards else missing(why_missing),
-        f'<p class="lead">{note}</p>' if note else "",
-    )
-
-
-def _measure_row(measure: dict[str, Any]) -> tuple[str, ...]:
-    low, high = wilson_interval(measure["top1"], measure["num_images"])
-    title = escape(MEASURES[measure["name"]].title)
-    return (
-        f"{title} <code>{escape(measure['name'])}</code><small>{escape(measure['protocol'])}</small>",
-        f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>",
-        "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
-        f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
-    )
+    shown = f'<ul class="cards">\n{chr(10).join(cards)}\n</ul>\n<p class="lead">{note}</p>' if cards else missing(why)
+    title = f"{escape(result['method'])} <span>on</span> {escape(data)}"
+    parts = [header("training report", title, facts, shown)]
+    if result["measures"]:
+        rows: list[tuple[str, ...]] = []
+        for measure in result["measures"]:
+            low, high = wilson_interval(measure["top1"], measure["num_images"])
+            name, protocol = escape(measure["name"]), escape(measure["protocol"])
+            rows.append((
+                f"{escape(MEASURES[measure['name']].title)} <code>{name}</code><small>{protocol}</small>",
+                f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>",
+                "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
+                f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
+            ))  # fmt: skip
+        lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
+        shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
+        parts.append(section("accuracy", "Accuracy", lead, shown))
+    style = METHOD_STYLES.get(result["method"], METHOD_STYLES["tcl"])
+    parts += [plots.curves([(metrics, style, ())]), *images_parts]
+    if skipped:
+        rows = [
+            (f'<span title="{escape(name)}">{escape(shorten(name, 60))}</span>', escape(reason))
+            for name, reason in skipped[:MOST_SKIPPED]
+        ]
+        lead = (
+            f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED} at most."
+        )
+        shown = table("pairs files", ("File", "What is wrong"), rows)
+        summary = f"<summary>{plural(len(skipped), 'broken image')}</summary>"
+        parts.append(section("skipped", "Left out", lead, "<details>", summary, shown, "</details>"))
+    rows = []
+    for part, values in config.items():
+        for key, value in values.items():
+            text = escape(setting_text(value)).replace("/", "/<wbr>") or NOTHING
+            rows.append((f"<code>{escape(part)}.{escape(key)}</code>", text))
+    shown, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
+    parts.append(section("settings", "Settings", "", "<details>", summary, shown, "</details>"))
+    rows = [
+        ("Hardware", escape(result["hardware"])),
+        ("Training time", duration(result["seconds"])),
+        ("Views per second", f"{result['views_per_second']:,.0f}"),
+        ("Seed", escape(result["seed"])),
+        ("Versions", escape(", ".join(map(" ".join, result["versions"].items())))),
+        ("Revision", escape(result["git_revision"] or "an installed package, no checkout")),
+        ("Finished", escape(result["finished"])),
+    ]
+    parts.append(section("environment", "Environment", "", table("pairs", (), rows)))
+    text = page("report", f"{result['method']} on {data} · contune", "\n".join(parts))
+    path.write_text(text, encoding="utf-8", newline="\n")
