@@ -199,7 +199,6 @@ def embed(
     device: str = "auto",
     broken: str = "skip",
     workers: int | None = None,
-    start: int = 0,
     label_column: str | None = None,
 ) -> Iterator[Embedded]:
     """Embed a folder, an image, parquet, or a list of paths or PIL images, one batch at a time.
@@ -209,8 +208,8 @@ def embed(
 
     `run` is a run folder, or an encoder from `contune.load_encoder`, which moves to the device and keeps its mode.
     Images are prepared as in training. An image that cannot be decoded is listed in the `broken` of its batch, or
-    raises with broken="stop". `workers` processes decode. [default: one per core] `start` skips the first images, in
-    sorted order. `label_column` chooses a column of a parquet file.
+    raises with broken="stop". `workers` processes decode. [default: one per core] `label_column` chooses a column of a
+    parquet file.
     """
     if broken not in ("skip", "stop"):
         raise unknown("value for broken images", broken, ("skip", "stop"))
@@ -218,19 +217,16 @@ def embed(
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
-    if not 0 <= start <= source.num:
-        raise UserError(f"start={start} is not possible; use 0 to {source.num}")
-    workers = num_workers(source.num - start, workers)
-    return _embedded(encoder, source, batch, choose_device(device), broken == "stop", workers, start)
+    return _embedded(encoder, source, batch, choose_device(device), broken == "stop", num_workers(source.num, workers))
 
 
 def _embedded(
-    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int, start: int
+    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int
 ) -> Iterator[Embedded]:
     autocast = choose_autocast("auto", device)
     encoder.to(device)
-    decoded = _decoded(source, encoder.spec.image_size, encoder.spec.channels, workers, start)
-    while part := list(islice(decoded, batch)):
+    rows = _decoded(source, encoder.spec.image_size, encoder.spec.channels, workers)
+    while part := list(islice(rows, batch)):
         errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
         if stop and errors:
             raise errors[0]
@@ -252,16 +248,13 @@ def _embedded(
 
 
 def _decoded(
-    source: Source, size: int, channels: int, workers: int, start: int
+    source: Source, size: int, channels: int, workers: int
 ) -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
-    """Name, label and pixels of each image from `start` on."""
+    """Name, label and pixels of each image."""
     for num, open_part in source.parts:
-        if start < num:
-            images, labels = open_part()
-            decode = partial(_decode_range, images, size, channels)
-            pixels = chain.from_iterable(map_in_workers(decode, ranges(num, _TASK, start), workers=workers))
-            yield from zip(islice(images.names, start, None), labels[start:], pixels, strict=True)
-        start = max(0, start - num)
+        images, labels = open_part()
+        tasks = map_in_workers(partial(_decode_range, images, size, channels), ranges(num, _TASK), workers=workers)
+        yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
 
 
 def _decode_range(images: EncodedImages, size: int, channels: int, task: range) -> list[np.ndarray | BrokenImageError]:
@@ -278,16 +271,6 @@ def none_decoded(broken: Sequence[Broken]) -> UserError:
     return UserError(f"no image can be decoded; the first, {broken[0].name!r}, {broken[0].reason}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """The result of `write_embeddings`."""
-
-    num: int
-    num_features: int
-    broken: list[Broken]
-    seconds: float
-
-
 def write_embeddings(
     run: Path,
     images: Pictures,
@@ -296,10 +279,11 @@ def write_embeddings(
     dtype: str = "float32",
     label_column: str | None = None,
     **options: Any,
-) -> Written:
+) -> tuple[int, int, list[Broken]]:
     """Write a parquet table with the columns path, label and embedding. It replaces only an earlier such table.
 
-    The schema metadata `contune` names the encoder. `options` are those of `embed`.
+    The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
+    features, and the broken images.
     """
     if dtype not in KINDS:
         raise unknown("dtype", dtype, KINDS)
@@ -330,8 +314,7 @@ def write_embeddings(
             advance(num + len(skipped), f"{(num + len(skipped)) / (time.perf_counter() - began):,.0f} images/s")
         if not num:
             raise none_decoded(skipped)
-    seconds = time.perf_counter() - began
-    return Written(num=num, num_features=encoder.num_features, broken=skipped, seconds=seconds)
+    return num, encoder.num_features, skipped
 
 
 def encoder_digest(run: Path) -> str:
@@ -397,22 +380,13 @@ class Predicted:
         return [self.class_names[index] for index in self.probabilities.argmax(axis=1)]
 
 
-def predict(
-    run: str | Path,
-    images: Pictures | Source,
-    *,
-    batch: int = BATCH,
-    device: str = "auto",
-    broken: str = "skip",
-    workers: int | None = None,
-    label_column: str | None = None,
-) -> Iterator[Predicted]:
+def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Iterator[Predicted]:
     """Predict the classes of a folder, an image, parquet, or a list, one batch at a time.
 
         for part in contune.predict("runs/photos", "new-photos/"):
             print(*zip(part.paths, part.classes))
 
-    Cross-entropy trained its classifier with the encoder; other methods use the linear probe. Arguments as for
+    Cross-entropy trained its classifier with the encoder; other methods use the linear probe. `options` are those of
     `contune.embed`.
     """
     encoder, classifier = load_encoder(run), load_classifier(Path(run))
@@ -421,9 +395,6 @@ def predict(
             f"the classifier of {run} expects {classifier.weight_KD.shape[1]} features, but its encoder has "
             f"{encoder.num_features}; `contune eval {run}` writes one that fits"
         )
-    parts = embed(
-        encoder, images, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
-    )
     return (
         Predicted(
             paths=part.paths,
@@ -432,7 +403,7 @@ def predict(
             probabilities=classifier.probabilities(torch.from_numpy(part.embeddings)).numpy(),
             broken=part.broken,
         )
-        for part in parts
+        for part in embed(encoder, images, **options)
     )
 
 

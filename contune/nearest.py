@@ -6,6 +6,7 @@ Shapes: Q queries, B images of a batch, D features.
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from contune.data.parquet import Spool, read_shard
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
 from contune.files import write_atomic
-from contune.models.saved import ImageEncoder, load_encoder
-from contune.report.page import escape, page, shorten, thumbnail
+from contune.models.saved import load_encoder
+from contune.report.page import escape, header, page, shorten, thumbnail
 
 MOST_QUERIES = 100
 _LONGEST = 28
@@ -48,73 +49,54 @@ def search(
     k: int = 10,
     device: str = "auto",
     workers: int | None = None,
-    watch: Callable[[Embedded], None] | None = None,
+    skipped: list[Broken] | None = None,
 ) -> list[Found]:
-    """The `k` images most similar to each query, without the query itself.
+    """The `k` images most similar to each query, of equals the first, without the query's own file.
 
     `images` is a folder, a file or parquet, or a table of embeddings that `contune embed` wrote. `query` is an image or
-    a folder of a few. `watch` is called with every batch, which lists images that could not be decoded.
+    a folder of a few. Images that could not be decoded are added to `skipped`.
     """
     if k < 1:
         raise UserError(f"k={k} is not possible; use 1 or more")
     for name, place in (("images", images), ("query", query)):
         if not isinstance(place, str | Path):
             raise UserError(f"{name} must be a path, got a {type(place).__name__}")
-    encoder = load_encoder(run)
-    queries = _embed_queries(encoder, query, device)
+    encoder, queries, skipped = load_encoder(run), open_source(query), [] if skipped is None else skipped
+    if queries.num > MOST_QUERIES:
+        raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
+    (asked,) = embed(encoder, queries, device=device, broken="stop")
     stored = Stored.open(Path(images).expanduser())
     if stored is None:
         source = open_source(images)
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
         total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
-    nearest = Nearest(queries, k, str if stored is None else stored.located)
-    skipped: list[Broken] = []
+    located = str if stored is None else stored.located
+    found, num = [Found(path, []) for path in asked.paths], 0
     with progress("search", total, unit="images") as advance:
         for part in parts:
-            nearest.add(part)
+            num += len(part.paths)
             skipped += part.broken
-            if watch is not None:
-                watch(part)
-            advance(nearest.num + len(skipped), "")
-    if not any(nearest.hits):
-        if nearest.num:
+            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k, located)
+            advance(num + len(skipped), "")
+    if not any(one.hits for one in found):
+        if num:
             raise UserError(f"{str(images)!r} holds no image but the query; add more to compare it with")
         raise none_decoded(skipped) if skipped else UserError(f"{str(images)!r} holds no embedding; use another table")
-    return [Found(name, hits) for name, hits in zip(queries.paths, nearest.hits, strict=True)]
+    return found
 
 
-def _embed_queries(encoder: ImageEncoder, query: str | Path, device: str) -> Embedded:
-    source = open_source(query)
-    if source.num > MOST_QUERIES:
-        raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
-    (queries,) = embed(encoder, source, device=device, broken="stop")
-    return queries
-
-
-class Nearest:
-    """The nearest images so far; of equals the first. Skips the query's own file, whatever path leads there."""
-
-    def __init__(self, queries: Embedded, k: int, located: Callable[[str], str]) -> None:
-        self.queries_QD, self.k, self.located = _unit(queries.embeddings), k, located
-        self.files = [os.path.realpath(path) for path in queries.paths]
-        self.hits: list[list[Hit]] = [[] for _ in queries.paths]
-        self.num = 0
-
-    def add(self, part: Embedded) -> None:
-        self.num += len(part.paths)
-        sim_QB = self.queries_QD @ _unit(part.embeddings).T
-        for number, sim_B in enumerate(sim_QB):
-            hits = self.hits[number]
-            last = hits[-1].similarity if len(hits) == self.k else -np.inf
-            new: list[Hit] = []
-            for index in np.argsort(-sim_B, kind="stable"):
-                if sim_B[index] <= last or len(new) == self.k:
-                    break
-                path = self.located(part.paths[index])
-                if os.path.realpath(path) != self.files[number]:
-                    new.append(Hit(path, part.labels[index], float(sim_B[index])))
-            self.hits[number] = sorted([*hits, *new], key=lambda hit: -hit.similarity)[: self.k]
+def add_hits(
+    found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int, located: Callable[[str], str] = str
+) -> None:
+    """Keep the `k` nearest of those found before and this part. A query's own file is skipped by whatever path."""
+    for one, sim_B in zip(found, sim_QB, strict=True):
+        file = os.path.realpath(one.query)
+        last = one.hits[-1].similarity if len(one.hits) == k else -np.inf
+        nearer = (index for index in np.argsort(-sim_B, kind="stable") if sim_B[index] > last)
+        hits = (Hit(located(part.paths[index]), part.labels[index], float(sim_B[index])) for index in nearer)
+        new = islice((hit for hit in hits if os.path.realpath(hit.path) != file), k)
+        one.hits[:] = sorted([*one.hits, *new], key=lambda hit: -hit.similarity)[:k]
 
 
 def _unit(x_BD: np.ndarray) -> np.ndarray:
@@ -124,18 +106,18 @@ def _unit(x_BD: np.ndarray) -> np.ndarray:
 
 def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: str) -> None:
     """One HTML page with the pictures, which needs no network."""
-    name = escape(Path(run).name or run)
-    cards = "\n".join(map(_card, found))
-    body = f"""<header>
-<p class="brand">contune <span>search</span></p>
-<h1>{plural(len(found), "search", "es")} <span>by</span> {name}</h1>
-<p class="facts">The most similar images in <code>{escape(images)}</code>, by the cosine of their embeddings,
-which is 1 for the same picture.</p>
-</header>
-<div class="searches">
-{cards}
-</div>"""
-    write_atomic(path, page("search", f"search by {Path(run).name or run} · contune", body))
+    name = Path(run).name or run
+    what = (
+        f"The most similar images in <code>{escape(images)}</code>, by the cosine of their embeddings, which is 1 for"
+    )
+    title = f"{plural(len(found), 'search', 'es')} <span>by</span> {escape(name)}"
+    body = [
+        header("search", title, [f"{what} the same picture."]),
+        '<div class="searches">',
+        *map(_card, found),
+        "</div>",
+    ]
+    write_atomic(path, page("search", f"search by {name} · contune", "\n".join(body)))
 
 
 def _card(found: Found) -> str:

@@ -71,7 +71,7 @@ def test_a_folder_becomes_a_table(run: Path, photos: Path, tmp_path: Path, dtype
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_parquet_from_any_row_on(run: Path, tmp_path: Path, workers: int) -> None:
+def test_parquet(run: Path, tmp_path: Path, workers: int) -> None:
     shards = write_shards(tmp_path / "shards")
     parts = list(library.embed(run, shards, batch=8, workers=workers))
     assert [len(part.paths) for part in parts] == [8, 8, 4]
@@ -80,9 +80,6 @@ def test_parquet_from_any_row_on(run: Path, tmp_path: Path, workers: int) -> Non
     paths = [path for part in parts for path in part.paths]
     assert paths[8] == f"{shards}/2.parquet#1"
     assert [label for part in parts for label in part.labels] == [CLASSES[number % 3] for number in range(20)]
-    for start in (0, 3, 7, 12, 20):
-        rest = list(library.embed(run, shards, start=start, workers=workers))
-        assert [path for part in rest for path in part.paths] == paths[start:]
 
 
 def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) -> None:
@@ -183,8 +180,6 @@ def test_labels_of_parquet_are_those_of_training(
         (None, {}, "must be a folder"),
         (["nowhere.png"], {}, "item 0"),
         ([Image.fromarray(pixels(0)), pixels(1)], {}, "item 1"),
-        ("photos", {"start": 31}, "start=31"),
-        ("photos", {"start": -1}, "start=-1"),
         ("photos", {"label_column": "kind"}, "only for parquet"),
         ("x.parquet", {"label_column": "kind"}, "unknown label column"),
         ("nowhere", {}, "no file or folder"),

@@ -13,7 +13,7 @@ from small_run import expected, in_order, png, write_images, write_run
 import contune as library
 from contune.embedding import Embedded
 from contune.errors import UserError
-from contune.nearest import Nearest, write_search_page
+from contune.nearest import Found, add_hits, write_search_page
 from contune.report.page import page
 
 
@@ -59,17 +59,17 @@ def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path)
 def test_the_best_of_many_batches_are_the_best_of_all() -> None:
     z_ND = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
     z_ND[50:60] = z_ND[:10]  # of equals the first
-    queries = Embedded(paths=["q0", "q1"], labels=[None] * 2, embeddings=z_ND[[3, 70]])
-    best = Nearest(queries, 7, str)
+    unit_ND = z_ND / np.linalg.norm(z_ND, axis=1, keepdims=True)
+    found = [Found("q0", []), Found("q1", [])]
     for start in range(0, 100, 8):
         rows = z_ND[start : start + 8]
         names = [str(number) for number in range(start, start + len(rows))]
-        best.add(Embedded(paths=names, labels=[None] * len(rows), embeddings=rows))
-    unit_ND = z_ND / np.linalg.norm(z_ND, axis=1, keepdims=True)
-    for hits, query in zip(best.hits, (3, 70), strict=True):
+        part = Embedded(paths=names, labels=[None] * len(rows), embeddings=rows)
+        add_hits(found, unit_ND[[3, 70]] @ unit_ND[start : start + 8].T, part, 7)
+    for one, query in zip(found, (3, 70), strict=True):
         cosine_N = unit_ND @ unit_ND[query]
-        assert [hit.similarity for hit in hits] == pytest.approx(sorted(cosine_N.tolist())[:-8:-1], abs=1e-6)
-    assert [hit.path for hit in best.hits[0][:2]] == ["3", "53"]
+        assert [hit.similarity for hit in one.hits] == pytest.approx(sorted(cosine_N.tolist())[:-8:-1], abs=1e-6)
+    assert [hit.path for hit in found[0].hits[:2]] == ["3", "53"]
 
 
 def test_the_page_shows_pictures_and_broken_images_are_listed(run: Path, tmp_path: Path) -> None:

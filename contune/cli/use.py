@@ -1,5 +1,6 @@
 """`contune embed`, `search`, `predict` and `export`: what a trained encoder is for."""
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,20 +46,13 @@ def embed(
     from contune.embedding import write_embeddings
 
     _check_skipped(out)
-    written = write_embeddings(
-        run,
-        images,
-        out,
-        dtype=dtype,
-        batch=batch,
-        device=device,
-        broken=broken,
-        workers=workers,
-        label_column=label_column,
-    )
-    say(f"embeddings  {out}: {written.num:,} images × {written.num_features} numbers, {dtype}")
-    say(f"took        {written.seconds:.1f} s, {written.num / written.seconds:,.0f} images/s")
-    _say_skipped(written.broken, out)
+    options = {"batch": batch, "device": device, "broken": broken, "workers": workers}
+    began = time.perf_counter()
+    num, num_features, skipped = write_embeddings(run, images, out, dtype=dtype, label_column=label_column, **options)
+    seconds = time.perf_counter() - began
+    say(f"embeddings  {out}: {num:,} images × {num_features} numbers, {dtype}")
+    say(f"took        {seconds:.1f} s, {num / seconds:,.0f} images/s")
+    _say_skipped(skipped, out)
 
 
 @app.command(rich_help_panel="Use")
@@ -92,9 +86,7 @@ def search(
         check_like(out, partial(is_page, kind="search"))
         _check_skipped(out)
     skipped: list[Broken] = []
-    found = find(
-        run, images, query, k=k, device=device, workers=workers, watch=lambda part: skipped.extend(part.broken)
-    )
+    found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
         rows = [(f"{hit.similarity:.4f}", hit.label or "", printable(hit.path)) for hit in one.hits]
         say(f"like {printable(one.query)}:")
