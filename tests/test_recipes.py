@@ -99,17 +99,12 @@ def test_supervised_runs_are_those_of_appendix_b1(data: str, epochs: int) -> Non
         probe = config.eval
         assert (probe.linear, probe.linear_epochs, probe.linear_lr) == ("paper", 50, 0.5)
     assert (knobs(tcl)["k1"], knobs(tcl)["k2"]) == (k1, 1.0)
+    entropy = RECIPES[f"{data}-ce{suffix}"]()
+    assert (entropy.optim.epochs, entropy.augment.views) == (epochs + 50, 1), "the same total of epochs"
     assert tcl.differences(supcon) == sorted(
         {"method.k1", "method.k2", "method.name", "method.supervised", "method.variant"}
         | ({"optim.lr"} if lr_tcl != lr_supcon else set())
     )
-
-
-@pytest.mark.parametrize("data", SUPERVISED)
-def test_cross_entropy_has_the_same_total_of_epochs(data: str) -> None:
-    assert RECIPES[f"{data}-ce"]().optim.epochs == 150
-    assert RECIPES[f"{data}-ce-250"]().optim.epochs == 250
-    assert RECIPES[f"{data}-ce"]().augment.views == 1
 
 
 @pytest.mark.parametrize("data", SELF_SUPERVISED_EPOCHS)

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from command_line import contune, read_json
+from pictures import write_flat, write_picture
 from PIL import Image
 
 from contune import tune
@@ -20,31 +21,7 @@ from contune.losses.responses import responses
 from contune.recipes import find_recipe
 from contune.run import RunFolder
 from contune.train.many import Job
-from contune.tune import (
-    OWN,
-    PAPER,
-    PAPER_DEFAULTS,
-    SUPCON,
-    SUPCON_VALUES,
-    Advice,
-    Ranges,
-    Runner,
-    Snapshot,
-    SnapshotTrainer,
-    Trial,
-    Tuned,
-    Values,
-    advise,
-    best,
-    default_epochs,
-    open_study,
-    paper_procedure,
-    rank,
-    read_snapshots,
-    search,
-    short_config,
-    short_run,
-)
+from contune.tune import OWN, SUPCON, SUPCON_VALUES, Ranges, Runner, Snapshot, Trial, Values, advise, best
 
 
 def peak_at_800(values: Values) -> float:
@@ -73,7 +50,7 @@ class MadeUpRunner(Runner):
 
 
 def made_up(folder: Path, kind: type[Runner] = MadeUpRunner, **changes: Any) -> Any:
-    config = short_config(find_recipe("digits")(), 10)
+    config = tune.short_config(find_recipe("digits")(), 10)
     options: dict[str, Any] = {"parallel": 2, "own": Values(500, 1), "paper": Values(5000, 1)} | changes
     return kind(config=config, folder=folder, **options)
 
@@ -82,8 +59,8 @@ def find(
     runner: Runner, num_trials: int = 8, *, seed: int = 0, ranges: Ranges | None = None, url: str = ""
 ) -> list[Trial]:
     runner.folder.mkdir(parents=True, exist_ok=True)
-    study = open_study(url or f"sqlite:///{runner.folder}/study.db", "study")
-    return search(study, runner, ranges or Ranges(), num_trials, seed)
+    study = tune.open_study(url or f"sqlite:///{runner.folder}/study.db", "study")
+    return tune.search(study, runner, ranges or Ranges(), num_trials, seed)
 
 
 # Values and trials
@@ -100,7 +77,7 @@ def test_of_equals_the_smaller_k1_wins_and_supcon_never_does() -> None:
         Trial(values=values, linear_top1=99.0, knn_top1=98.0)
         for values in (Values(74.3, 2.35), Values(40.9, 2.5), Values(500, 1), Values(40.9, 1.2))
     ]
-    assert [t.values for t in sorted(level, key=rank, reverse=True)] == [
+    assert [t.values for t in sorted(level, key=tune.rank, reverse=True)] == [
         Values(40.9, 1.2), Values(40.9, 2.5), Values(74.3, 2.35), Values(500, 1),
     ]  # fmt: skip
     nearer = Trial(values=Values(5000, 1), linear_top1=99.0, knn_top1=98.5)
@@ -114,9 +91,9 @@ def test_of_equals_the_smaller_k1_wins_and_supcon_never_does() -> None:
 
 @pytest.mark.parametrize(("epochs", "short"), [(20, 10), (100, 20), (1000, 200), (5, 5)])
 def test_a_short_run_is_the_recipe_on_a_validation_split(epochs: int, short: int) -> None:
-    assert default_epochs(epochs) == short
+    assert tune.default_epochs(epochs) == short
     whole = find_recipe("cifar100-byol")()
-    config = short_config(whole, short)
+    config = tune.short_config(whole, short)
     assert (config.eval.split, config.data.val_fraction, config.optim.epochs) == ("val", 0.2, short)
     assert config.optim.warmup_epochs / short == pytest.approx(whole.optim.warmup_epochs / whole.optim.epochs, abs=1e-3)
 
@@ -143,7 +120,7 @@ def test_a_failed_run_is_a_trial_unless_nothing_ever_ran(tmp_path: Path, monkeyp
 def test_the_recipes_values_and_the_papers_come_first(tmp_path: Path) -> None:
     trials = find(made_up(tmp_path, accuracy=lambda v: 99.0 if v == Values(500, 1) else 50.0 + v.k2))
     assert [trial.values for trial in trials[:2]] == [Values(500, 1), Values(5000, 1)]
-    assert [trial.why for trial in trials[:2]] == [OWN, PAPER]
+    assert [trial.why for trial in trials[:2]] == [OWN, tune.PAPER]
     assert best(trials) is trials[0]
 
 
@@ -182,7 +159,7 @@ def test_ranges_and_time_are_kept(tmp_path: Path) -> None:
 def test_without_optuna_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match="pip install"):
-        open_study("sqlite:///x.db", "study")
+        tune.open_study("sqlite:///x.db", "study")
 
 
 # --how paper
@@ -205,7 +182,7 @@ def test_the_papers_procedure(
     accuracy: Callable[[Values], float], later: list[list[float]], choice: Values, tmp_path: Path
 ) -> None:
     runner = made_up(tmp_path, accuracy=accuracy)
-    found = best(paper_procedure(runner, supervised=True))
+    found = best(tune.paper_procedure(runner, supervised=True))
     assert runner.batches[0] == [Values(500, 1), SUPCON_VALUES, Values(4000, 1), Values(5000, 1)]
     assert [[values.k2 for values in batch] for batch in runner.batches[1:]] == later
     assert found is not None
@@ -213,11 +190,11 @@ def test_the_papers_procedure(
 
 
 def test_without_labels_k1_is_1_and_without_time_nothing_follows(tmp_path: Path) -> None:
-    runner = made_up(tmp_path, own=Values(1, 1.5), paper=PAPER_DEFAULTS[False])
-    paper_procedure(runner, supervised=False)
+    runner = made_up(tmp_path, own=Values(1, 1.5), paper=tune.PAPER_DEFAULTS[False])
+    tune.paper_procedure(runner, supervised=False)
     assert {values.k1 for batch in runner.batches for values in batch} == {0.0, 1.0}
     hurried = made_up(tmp_path, until=0.0)
-    paper_procedure(hurried, supervised=True)
+    tune.paper_procedure(hurried, supervised=True)
     assert len(hurried.batches) == 1
 
 
@@ -267,12 +244,12 @@ def test_the_advised_k2_restores_the_push_at_the_end_of_the_run() -> None:
 
 
 def test_a_run_of_supcon_keeps_snapshots(tmp_path: Path) -> None:
-    config = short_config(find_recipe("digits")().override(["optim.batch_images=128", "eval.knn_k=5"]), 2)
-    result = short_run(config, RunFolder(tmp_path), SnapshotTrainer)
+    config = tune.short_config(find_recipe("digits")().override(["optim.batch_images=128", "eval.knn_k=5"]), 2)
+    result = tune.short_run(config, RunFolder(tmp_path), tune.SnapshotTrainer)
     assert {measure["split"] for measure in result["measures"]} == {"val"}
     assert result["measures"][0]["num_images"] == 180  # a fifth of the 898 training images
     assert not list(tmp_path.glob("checkpoint*"))
-    snapshots = read_snapshots(tmp_path)
+    snapshots = tune.read_snapshots(tmp_path)
     assert (snapshots[0].step, snapshots[-1].step) == (1, 10)
     assert snapshots[0].z_ND.shape == (256, 128)
     assert len(snapshots[0].groups_N.unique()) == 10
@@ -280,32 +257,29 @@ def test_a_run_of_supcon_keeps_snapshots(tmp_path: Path) -> None:
 
 def test_the_test_images_are_never_opened(tmp_path: Path) -> None:
     """They are no images at all, which a run that evaluates on them does not survive."""
-    generator = torch.Generator().manual_seed(0)
     for split, kind, number in product(("train", "test"), ("a", "b"), range(12)):
         path = tmp_path / "photos" / split / kind / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = torch.randint(0, 256, (16, 16, 3), generator=generator, dtype=torch.uint8)
-        Image.fromarray(pixels.numpy()).save(path)
+        write_picture(path, seed=number, size=16)
         if split == "test":
             path.write_bytes(b"no picture")
     small = [f"data.path={tmp_path / 'photos'}", "model.encoder=resnet-mini", "optim.batch_images=8"]
     images = find_recipe("images")().override([*small, "data.image_size=16", "optim.epochs=1"])
-    result = short_run(short_config(images, 1), RunFolder(tmp_path / "run"))
+    result = tune.short_run(tune.short_config(images, 1), RunFolder(tmp_path / "run"))
     assert result["measures"][0]["split"] == "val"
     with pytest.raises(UserError):
-        short_run(images, RunFolder(tmp_path / "on test"))
+        tune.short_run(images, RunFolder(tmp_path / "on test"))
 
 
 # The command
 
 
-def tuned(own: float, num_images: int = 180) -> Tuned:
+def tuned(own: float, num_images: int = 180) -> tune.Tuned:
     trial = Trial(values=Values(500, 1), linear_top1=own, why=OWN, num_images=num_images)
     choice = Trial(values=Values(74.3, 2.35), linear_top1=100.0, knn_top1=99.0, num_images=num_images)
     failed = Trial(values=Values(1, 1), error="no room")
     supcon = Trial(values=SUPCON_VALUES, linear_top1=90.0, why=SUPCON)
-    trials, advice = [failed, trial, supcon, choice], Advice(choice.values, 1, 1.2, 1.0)
-    return Tuned(trials=trials, choice=choice, own=trial, paper=None, advice=advice, command="x", epochs=10)
+    trials, advice = [failed, trial, supcon, choice], tune.Advice(choice.values, 1, 1.2, 1.0)
+    return tune.Tuned(trials=trials, choice=choice, own=trial, paper=None, advice=advice, command="x", epochs=10)
 
 
 def test_a_lead_within_chance_is_said_to_be_so(tmp_path: Path) -> None:
@@ -382,9 +356,7 @@ def test_the_other_ways(how: str, tmp_path: Path) -> None:
 def test_bad_input(words: list[str], word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("not a folder")
-    (tmp_path / "photos").mkdir()
-    for number in range(8):
-        Image.new("RGB", (16, 16), (number, 0, 0)).save(tmp_path / "photos" / f"{number}.png")
+    write_flat(tmp_path / "photos", 8)
     done = contune("tune", *words)
     assert done.code == 2
     assert word in done.err

@@ -34,14 +34,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, dict[
     return folder, json.loads(json.dumps(result)), drawn
 
 
-def test_a_run_folder_has_all_its_files(finished: tuple[RunFolder, dict[str, Any], dict[str, Any]]) -> None:
+def test_a_run_returns_its_result_and_draws_its_report(
+    finished: tuple[RunFolder, dict[str, Any], dict[str, Any]],
+) -> None:
     folder, result, drawn = finished
-    names = {path.name for path in folder.path.iterdir() if "tfevents" not in path.name}
-    assert names == {
-        "config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "classifier.safetensors",
-        "result.json", "report.html",
-    }  # fmt: skip
-    assert any("tfevents" in path.name for path in folder.path.iterdir())
     assert folder.report_file.read_text() == "a report"
     assert result == read_json(folder.result_file)
     assert result["linear_top1"] == result["measures"][0]["top1"]
@@ -87,12 +83,6 @@ def test_without_a_split_nothing_is_evaluated_and_without_labels_a_later_evaluat
     measured = evaluate_run(folder, [f"data.path={classes}", "data.test_fraction=0.5"])
     assert {one["name"] for one in measured["measures"]} >= {"linear-fast", "knn"}
     assert (folder / "classifier.safetensors").exists()
-
-
-def test_zero_epochs_evaluate_the_untrained_encoder(tmp_path: Path) -> None:
-    result = train(tmp_path / "run", "digits", *SMALL, "optim.epochs=0")
-    assert (result["views_per_second"], result["last_logged"], result["curves"]) == (0, {}, {})
-    assert 0 < result["knn_top1"] < 100
 
 
 def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:
