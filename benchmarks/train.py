@@ -183,12 +183,13 @@ def contestants(
         if not abs(loss - first_loss) <= 0.01 * first_loss:
             one.problem = f"its first loss is {loss:.4f}, not {first_loss:.4f}"
         field.append(one)
-    watch = trainer.watch(log, lambda done, text: None)
+    trainer.watch.begin(log, lambda done, text: None)
 
     def logged() -> None:
-        watch.add(trainer.take_step(*next(turns)))
+        metrics = trainer.take_step(*next(turns))
+        trainer.watch.add(trainer.step, metrics)
         if trainer.step % trainer.log_every == 0:
-            watch.ask(trainer.moment)
+            trainer.watch.ask(trainer.step, 0.0, trainer.lr)
 
     field.append(Contestant(name=f"training, {engines[-1]}, logged", call=logged))
     setup, captures = trainer.setup, can_capture(device)

@@ -7,7 +7,7 @@ Shapes: N views of all images, V views of each, D features, K classes.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.console import Advance, say
 from contune.errors import UserError
-from contune.kernels import LossSettings
 from contune.losses.responses import logged_responses
 from contune.methods import Method, Output
-from contune.methods.base import Guess
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
-from contune.train.engine import TAKEN
+from contune.train.engine import CHECKED, TAKEN
 from contune.train.log import MetricsLog
 from contune.train.optim import load_moments
 
@@ -35,46 +33,24 @@ MAX_SKIPPED_IN_A_ROW = 30
 
 
 class HostCopy:
-    """Copies of tensors on their way to the host, as they are when the work queued so far is done."""
+    """A copy of a tensor on its way to the host, as the tensor is when the work queued so far is done."""
 
-    def __init__(self, *tensors: Tensor) -> None:
-        self.tensors, self.copied = list(tensors), None
-        if any(tensor.is_cuda for tensor in tensors):
-            self.tensors = [torch.empty(t.shape, dtype=t.dtype, pin_memory=True) for t in tensors]
-            for host, tensor in zip(self.tensors, tensors, strict=True):
-                host.copy_(tensor, non_blocking=True)
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.copied = tensor, None
+        if tensor.is_cuda:
+            self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            self.tensor.copy_(tensor, non_blocking=True)
             self.copied = torch.cuda.Event()
             self.copied.record()
 
     def has_arrived(self) -> bool:
         return self.copied is None or self.copied.query()
 
-    def wait(self) -> list[Any]:
-        """The values of each tensor as lists of numbers."""
+    def wait(self) -> list[float]:
         if self.copied is not None:
             self.copied.synchronize()
-        return [tensor.tolist() for tensor in self.tensors]
-
-
-class Meter:
-    """Sums of scalars by name; they stay on the device until somebody reads them."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, Tensor] = {}
-        self.counts: dict[str, int] = {}
-
-    def add(self, values: Mapping[str, Tensor]) -> None:
-        for name, value in values.items():
-            # Never the value itself: a replayed graph writes its next result over it.
-            self.sums.setdefault(name, torch.zeros((), device=value.device))
-            self.counts[name] = self.counts.get(name, 0) + 1
-        torch._foreach_add_([self.sums[name] for name in values], [v.detach().float() for v in values.values()])
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"sums": dict(self.sums), "counts": dict(self.counts)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.sums, self.counts = dict(state["sums"]), dict(state["counts"])
+        values: list[float] = self.tensor.tolist()
+        return values
 
 
 class Guard:
@@ -82,17 +58,7 @@ class Guard:
 
     def __init__(self, policy: str, advice: str) -> None:
         self.policy, self.advice = policy, advice
-        self.pending: list[tuple[int, Tensor]] = []
         self.num_skipped = self.in_a_row = 0
-
-    def note(self, step: int, loss_and_gradient: Tensor) -> None:
-        self.pending.append((step, loss_and_gradient.clone()))  # a replayed graph overwrites its own
-
-    def take(self) -> tuple[list[int], Tensor]:
-        """What was noted since the last call."""
-        steps, pairs = [step for step, _ in self.pending], [pair for _, pair in self.pending]
-        self.pending = []
-        return steps, torch.stack(pairs) if pairs else torch.empty(0)
 
     def judge(self, steps: Sequence[int], losses_and_gradients: Sequence[tuple[float, float]]) -> None:
         bad = []
@@ -116,30 +82,6 @@ class Guard:
                 f"{bad[-1]}, as in the {self.in_a_row - 1} steps before it; the last checkpoint is untouched; "
                 f"{self.advice}"
             )
-
-
-class Recorder(Protocol):
-    """Measures the last step at log points, outside the step."""
-
-    def keep(self, output: Output) -> None:
-        """Keep tensors; compute and copy nothing. Each replay of a captured step writes to the same ones."""
-
-    def read(self) -> dict[str, Tensor]:
-        """Scalars by name; the host does not wait for them."""
-
-
-class SpreadRecorder:
-    """How spread out the features of the last step are."""
-
-    def __init__(self, num_views: int) -> None:
-        self.num_views = num_views
-        self.features_ND: Tensor
-
-    def keep(self, output: Output) -> None:
-        self.features_ND = output.features_ND
-
-    def read(self) -> dict[str, Tensor]:
-        return spread(self.features_ND, self.num_views)
 
 
 @torch.no_grad()
@@ -168,32 +110,23 @@ def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
     }
 
 
-class GradientRecorder:
-    """The paper's gradient responses of the last step (run.gradients)."""
+def gradient_responses(method: Method, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The paper's gradient responses of a step whose output has this state; {} for a loss that is not of this family.
 
-    def __init__(self, knobs: LossSettings, *, supcon: bool) -> None:
-        self.knobs, self.supcon = knobs, supcon
-        self.compared: dict[str, Tensor] = {}
-
-    @classmethod
-    def of(cls, method: Method) -> "GradientRecorder | None":
-        """For TCL also SupCon's responses on the same embeddings; None for a loss that is not of this family."""
-        knobs = method.knobs if isinstance(method, PairwiseMethod) else None
-        return None if knobs is None else cls(knobs, supcon=isinstance(method, TCL))
-
-    def keep(self, output: Output) -> None:
-        self.compared = output.state
-
-    def read(self) -> dict[str, Tensor]:
-        return logged_responses(
-            self.compared["z_ND"],
-            self.compared["groups_N"],
-            temperature=self.knobs.temperature,
-            k1=self.knobs.k1,
-            k2=self.knobs.k2,
-            variant=self.knobs.variant,
-            supcon=self.supcon,
-        )
+    For TCL also SupCon's responses on the same embeddings.
+    """
+    knobs = method.knobs if isinstance(method, PairwiseMethod) else None
+    if knobs is None:
+        return {}
+    return logged_responses(
+        state["z_ND"],
+        state["groups_N"],
+        temperature=knobs.temperature,
+        k1=knobs.k1,
+        k2=knobs.k2,
+        variant=knobs.variant,
+        supcon=isinstance(method, TCL),
+    )
 
 
 class OnlineProbe:
@@ -223,100 +156,103 @@ class OnlineProbe:
         load_moments(self.optimizer, state["optimizer"])
 
 
-class Moment(NamedTuple):
-    """Where training is."""
-
-    step: int
-    epoch: float
-    lr: float
-
-
-class _Asked(NamedTuple):
-    """A line of the log whose numbers are still on their way."""
-
-    moment: Moment
-    num_steps: int
-    """How many steps its means are taken over."""
-    guarded_steps: list[int]
-    counts: dict[str, int]
-    of_this_moment: frozenset[str]
-    """Which values belong to a single step and are no means."""
-    copy: HostCopy
-
-
 class Watch:
     """Collects what steps return; writes a line to the log and the progress bar once in a while."""
 
     def __init__(
-        self,
-        log: MetricsLog,
-        advance: Advance,
-        *,
-        meter: Meter,
-        guard: Guard,
-        recorders: Sequence[Recorder],
-        guess: Guess | None,
-        views_per_step: int,
-        seconds: float = 0.0,
+        self, method: Method, guard: Guard, *, num_views: int, views_per_step: int, gradients: bool = False
     ) -> None:
-        """`seconds` of training came before, in the run that is resumed."""
-        self.log, self.advance, self.meter, self.guard, self.recorders = log, advance, meter, guard, recorders
-        self.guess, self.views_per_step = guess, views_per_step
-        self.shown_at = time.monotonic()
-        self.started = self.shown_at - seconds
+        """gradients: whether to log the gradient responses of methods that have any."""
+        self.method, self.guard, self.gradients = method, guard, gradients
+        self.num_views, self.views_per_step = num_views, views_per_step
+        self.sums: dict[str, Tensor] = {}
+        self.counts: dict[str, int] = {}
+        """Since the last line: sums of scalars by name, on the device, and how many steps had them."""
+        self.pending: list[tuple[int, Tensor]] = []
+        """Steps that the guard has not seen, each with its loss and its largest gradient."""
         self.num_steps = 0
-        self.asked: _Asked | None = None
         self.warned: set[str] = set()
 
-    @property
-    def seconds(self) -> float:
-        """Of the whole training, including what came before this process."""
-        return time.monotonic() - self.started
+    def begin(self, log: MetricsLog, advance: Advance) -> None:
+        self.log, self.advance = log, advance
+        self.shown_at = time.monotonic()
+        self.line: dict[str, Any] | None = None
+        """The line whose numbers are still on their way."""
 
-    def add(self, metrics: Mapping[str, Tensor]) -> None:
+    def keep(self, output: Output) -> None:
+        """Keep tensors to measure at log points; called inside the step. Each replay of a captured step writes to them.
+
+        Nothing is computed or copied here.
+        """
+        self.features_ND, self.state = output.features_ND, output.state
+
+    def add(self, step: int, metrics: Mapping[str, Tensor]) -> None:
         """Add one step. A line whose numbers have arrived is shown."""
-        self.meter.add(metrics)
+        values = dict(metrics)
+        if CHECKED in values:
+            self.pending.append((step, values.pop(CHECKED).clone()))  # a replayed graph overwrites its own
+        for name, value in values.items():
+            # Never the value itself: a replayed graph writes its next result over it.
+            self.sums.setdefault(name, torch.zeros((), device=value.device))
+            self.counts[name] = self.counts.get(name, 0) + 1
+        torch._foreach_add_([self.sums[name] for name in values], [v.detach().float() for v in values.values()])
         self.num_steps += 1
-        if self.asked is not None and self.asked.copy.has_arrived():
+        if self.line is not None and self.line["copy"].has_arrived():
             self.catch_up()
 
-    def ask(self, moment: Moment) -> None:
+    def ask(self, step: int, epoch: float, lr: float) -> None:
         """Ask for the means since the last call, over all processes; the previous line is shown now at the latest."""
         self.catch_up()
-        now = {name: value for recorder in self.recorders for name, value in recorder.read().items()}
-        counts = self.meter.counts | dict.fromkeys(now, 1)
-        scalars = torch.stack([*self.meter.sums.values(), *(value.float() for value in now.values())])
-        guarded_steps, losses_and_gradients = self.guard.take()
-        copy = HostCopy(distributed.mean(scalars), losses_and_gradients)
-        self.asked = _Asked(moment, self.num_steps, guarded_steps, counts, frozenset(now), copy)
-        self.meter.sums, self.meter.counts, self.num_steps = {}, {}, 0
-        if copy.has_arrived():
+        now = spread(self.features_ND, self.num_views)
+        if self.gradients:
+            now |= gradient_responses(self.method, self.state)
+        scalars = torch.stack([*self.sums.values(), *(value.float() for value in now.values())])
+        checked = [loss_and_gradient for _, loss_and_gradient in self.pending]
+        self.line = {
+            "step": step,
+            "epoch": epoch,
+            "lr": lr,
+            "num_steps": self.num_steps,
+            "counts": self.counts | dict.fromkeys(now, 1),
+            "now": now.keys(),  # these belong to a single step and are no means
+            "checked_steps": [number for number, _ in self.pending],
+            "copy": HostCopy(torch.cat([distributed.mean(scalars), *checked])),
+        }
+        self.sums, self.counts, self.pending, self.num_steps = {}, {}, [], 0
+        if self.line["copy"].has_arrived():
             self.catch_up()
 
     def catch_up(self) -> None:
         """Wait for the numbers asked for, check them and show them."""
-        asked, self.asked = self.asked, None
-        if asked is None:
+        line, self.line = self.line, None
+        if line is None:
             return
-        totals, losses_and_gradients = asked.copy.wait()
-        self.guard.judge(asked.guarded_steps, losses_and_gradients)
-        means = {name: total / count for (name, count), total in zip(asked.counts.items(), totals, strict=True)}
-        now = time.monotonic()
-        seconds, self.shown_at = now - self.shown_at, now
+        step, epoch, lr, counts = line["step"], line["epoch"], line["lr"], line["counts"]
+        numbers = line["copy"].wait()
+        checked = numbers[len(counts) :]
+        self.guard.judge(line["checked_steps"], list(zip(checked[::2], checked[1::2], strict=True)))
+        means = {name: number / counts[name] for name, number in zip(counts, numbers, strict=False)}
+        seconds = time.monotonic() - self.shown_at
+        self.shown_at += seconds
         if TAKEN in means:  # skipped steps have added zeros: means over the others only
             share = means.pop(TAKEN)
-            means = {
-                name: mean if name in asked.of_this_moment else mean / share for name, mean in means.items() if share
-            }
+            means = {name: mean if name in line["now"] else mean / share for name, mean in means.items() if share}
             means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
             if "loss" not in means:
                 return
             means["skipped_steps"] = self.guard.num_skipped
-        step, epoch, lr = asked.moment
         self._warn(means, step, epoch)
-        rate = asked.num_steps * self.views_per_step / seconds
+        rate = line["num_steps"] * self.views_per_step / seconds
         self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
         self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s")
+
+    def settle(self) -> None:
+        """Show what was asked for, and let the guard see every step so far."""
+        self.catch_up()
+        if self.pending:
+            steps, pairs = zip(*self.pending, strict=True)
+            self.guard.judge(steps, torch.stack(pairs).tolist())
+            self.pending = []
 
     def _warn(self, means: Mapping[str, float], step: int, epoch: float) -> None:
         """Say once if the features have collapsed, and once if all predictions stay the same."""
@@ -329,7 +265,7 @@ class Watch:
                 "a larger optim.batch_images"
             )
         late = epoch >= GUESSING_EPOCHS and step >= GUESSING_STEPS
-        guess = self.guess
+        guess = self.method.guess
         if guess is not None and late and means["loss"] >= GUESSING_SHARE * guess.loss and "guess" not in self.warned:
             self.warned.add("guess")
             say(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.config import Config
-from contune.console import Advance, progress
+from contune.console import progress
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
@@ -22,7 +22,6 @@ from contune.methods.base import labels_of_views
 from contune.run import RunFolder
 from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.engine import (
-    CHECKED,
     CapturedStep,
     Step,
     can_capture,
@@ -32,7 +31,7 @@ from contune.train.engine import (
     eager_forward,
 )
 from contune.train.log import MetricsLog, log_interval
-from contune.train.monitors import GradientRecorder, Guard, Meter, Moment, OnlineProbe, Recorder, SpreadRecorder, Watch
+from contune.train.monitors import Guard, OnlineProbe, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 from contune.train.setup import Setup, epoch_indices, local_batch, view_policies
 from contune.train.signals import Stopped, put_off
@@ -79,11 +78,14 @@ class Trainer:
             if loader.labels_N is None:
                 raise UserError("eval.online=true needs labels and this data has none; leave it off")
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device)
-        self.recorders: list[Recorder] = [SpreadRecorder(len(self.augmenter.policies))]
-        if self.run.gradients and (gradients := GradientRecorder.of(method)) is not None:
-            self.recorders.append(gradients)
         advice = f"lower optim.lr (now {optim.lr:g}) or raise method.temperature, in a new folder"
-        self.guard, self.meter = Guard(self.run.on_nan, advice), Meter()
+        self.watch = Watch(
+            method,
+            Guard(self.run.on_nan, advice),
+            num_views=len(self.augmenter.policies),
+            views_per_step=self.views_per_step,
+            gradients=self.run.gradients,
+        )
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
@@ -103,25 +105,27 @@ class Trainer:
         ):
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less if it is cached")
-            watch = self.watch(log, advance)
+            self.watch.begin(log, advance)
             saved_at = time.monotonic()
+            started = saved_at - self.seconds
             for images_BCHW, labels_B in self._batches():
-                watch.add(self.take_step(images_BCHW, labels_B))
+                metrics = self.take_step(images_BCHW, labels_B)
+                self.watch.add(self.step, metrics)
                 logs = self.step % self.log_every == 0 or self.step == self.num_steps
                 if logs:
-                    watch.ask(self.moment)
+                    self.watch.ask(self.step, self.step / self.steps_per_epoch, self.lr)
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
                     flag = float(stopped)
                     stopped = logs and distributed.total(torch.tensor(flag, device=self.setup.device)).item() > 0
                 # Otherwise only where means are taken, so that a resumed run takes the same means.
                 if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
-                    self._save(watch)
+                    self._save(started)
                     saved_at = time.monotonic()
                 if stopped:
                     distributed.barrier()
                     raise Stopped
-            self._save(watch)
+            self._save(started)
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """One step on a batch; the host does not wait for it."""
@@ -138,9 +142,8 @@ class Trainer:
         set_learning_rate(self.optimizer, self.lr)
         self.method.set_time(self.step / self.steps_per_epoch, optim.epochs)
         self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
-        metrics = dict(self.run_step(images_BCHW, labels_B))  # a replayed graph always returns the same dict
+        metrics = self.run_step(images_BCHW, labels_B)
         self.step += 1
-        self.guard.note(self.step, metrics.pop(CHECKED))
         return metrics
 
     def _step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
@@ -152,8 +155,7 @@ class Trainer:
         output.loss.backward()
         self.optimizer.step()
         self.method.after_step(output)
-        for recorder in self.recorders:
-            recorder.keep(output)
+        self.watch.keep(output)
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
@@ -177,43 +179,28 @@ class Trainer:
 
         return self.loader.batches(indices(), crops() if self.augmenter.begins_with_crops else None)
 
-    def watch(self, log: MetricsLog, advance: Advance) -> Watch:
-        """Add every step to it, and ask it once in a while."""
-        return Watch(
-            log,
-            advance,
-            meter=self.meter,
-            guard=self.guard,
-            recorders=self.recorders,
-            guess=self.method.guess,
-            views_per_step=self.views_per_step,
-            seconds=self.seconds,
-        )
-
-    @property
-    def moment(self) -> Moment:
-        return Moment(self.step, self.step / self.steps_per_epoch, self.lr)
-
     @property
     def views_per_second(self) -> float:
         return self.num_steps * self.views_per_step / self.seconds if self.seconds else 0.0
 
-    def _save(self, watch: Watch) -> None:
+    def _save(self, started: float) -> None:
         """Checks every step first: weights that are not finite must not replace a good checkpoint."""
-        watch.catch_up()
-        steps, losses_and_gradients = self.guard.take()
-        self.guard.judge(steps, losses_and_gradients.tolist())
-        self.seconds = watch.seconds
+        self.watch.settle()
+        self.seconds = time.monotonic() - started
         if distributed.is_main():
             state = {
                 "config": self.setup.config.to_dict(),
                 "step": self.step,
                 "seconds": self.seconds,
-                "skipped": self.guard.num_skipped,
+                "skipped": self.watch.guard.num_skipped,
                 "random": torch.get_rng_state(),
                 "optimizer": self.optimizer.state_dict(),
+                "method": self.method.state_dict(),
+                "meter": {"sums": self.watch.sums, "counts": self.watch.counts},
             }
-            save_checkpoint(self.folder.path, state | {name: part.state_dict() for name, part in self._parts()})
+            if self.probe is not None:
+                state["probe"] = self.probe.state_dict()
+            save_checkpoint(self.folder.path, state)
 
     def resume(self) -> int:
         """Continue from the newest checkpoint, if there is one. Returns its step, else 0."""
@@ -223,11 +210,14 @@ class Trainer:
                 saved = state.get("config")  # checkpoints of contune 0.1 have none
                 if saved is not None and (different := Config.from_dict(saved).differences(self.setup.config)):
                     raise ValueError(f"another {', '.join(different)}")
-                self.step, self.seconds, self.guard.num_skipped = state["step"], state["seconds"], state["skipped"]
+                self.step, self.seconds = state["step"], state["seconds"]
+                self.watch.guard.num_skipped = state["skipped"]
+                self.watch.sums, self.watch.counts = dict(state["meter"]["sums"]), dict(state["meter"]["counts"])
                 torch.set_rng_state(state["random"].cpu())
                 load_moments(self.optimizer, state["optimizer"])
-                for name, part in self._parts():
-                    part.load_state_dict(state[name])
+                self.method.load_state_dict(state["method"])
+                if self.probe is not None:
+                    self.probe.load_state_dict(state["probe"])
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
             raise UserError(
                 f"the checkpoint in {self.folder.path} is not one of this run ({type(error).__name__}: {error}); "
@@ -238,15 +228,10 @@ class Trainer:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")
         return self.step
 
-    def _parts(self) -> list[tuple[str, Any]]:
-        """Everything else with a state of its own, by its name in a checkpoint."""
-        parts = [("method", self.method), ("meter", self.meter), ("probe", self.probe)]
-        return [(name, part) for name, part in parts if part is not None]
-
     def release_memory(self) -> None:
         """After `fit`: free the captured step with its memory pool, and the gradients, for the evaluation."""
         del self.run_step, self.forward, self.model
-        self.recorders.clear()
+        del self.watch
         self.optimizer.zero_grad(set_to_none=True)
         self.probe = None
         if self.setup.device.type == "cuda":

@@ -1,7 +1,9 @@
 """What watches a run: means, the NaN guard, warnings, gradient responses. Values may arrive late, as on a GPU."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from contune.models import EncoderSpec
 from contune.train import monitors
 from contune.train.engine import TAKEN
 from contune.train.log import CURVES, MetricsLog, read_metrics
-from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, GradientRecorder, Guard, HostCopy, Meter, Moment, Watch
+from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch, gradient_responses
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
 """Four steps."""
@@ -27,39 +29,40 @@ LOGGED = set(CURVES[1:])
 NAN, INF = float("nan"), float("inf")
 
 
-class Fixed:
-    """A recorder with a value of the moment."""
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsLog]:
+    """With a value of the moment instead of the spread of features."""
+    monkeypatch.setattr(monitors, "spread", lambda features_ND, num_views: {"now": torch.tensor(0.25)})
+    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
+        yield log
 
-    def keep(self, output: object) -> None: ...
 
-    def read(self) -> dict[str, Tensor]:
-        return {"now": torch.tensor(0.25)}
-
-
-def watch_of(log: MetricsLog, **changes: Any) -> Watch:
-    parts: dict[str, Any] = {"meter": Meter(), "guard": Guard("skip", "advice"), "recorders": [], "guess": None}
-    return Watch(log, lambda done, text: None, views_per_step=8, **parts | changes)
+def watch_of(log: MetricsLog, guess: Guess | None = None) -> Watch:
+    method: Any = SimpleNamespace(guess=guess)
+    watch = Watch(method, Guard("skip", "advice"), num_views=2, views_per_step=8)
+    watch.begin(log, lambda done, text: None)
+    watch.features_ND = torch.empty(0)
+    return watch
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_line_has_means_since_the_last_one(late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_has_means_since_the_last_one(
+    late: bool, log: MetricsLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if late:
         monkeypatch.setattr(HostCopy, "has_arrived", lambda self: False)
-    meter = Meter()
-    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
-        watch = watch_of(log, meter=meter, recorders=[Fixed()])
-        for loss, top1 in ((1.0, 0.0), (2.0, 1.0), (6.0, 0.5)):
-            watch.add({"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
-        watch.ask(Moment(3, 0.5, 0.1))
-        assert len(read_metrics(tmp_path)) == (0 if late else 1)
-        watch.add({"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
-        resumed = Meter()
-        resumed.load_state_dict(meter.state_dict())
-        watch.catch_up()
-        watch = watch_of(log, meter=resumed)
-        watch.add({"loss": torch.tensor(7.0), "other": torch.tensor(1.0)})  # a mean over the values that there are
-        watch.ask(Moment(5, 1.0, 0.1))
-        watch.catch_up()
+    watch = watch_of(log)
+    for step, (loss, top1) in enumerate(((1.0, 0.0), (2.0, 1.0), (6.0, 0.5))):
+        watch.add(step, {"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
+    watch.ask(3, 0.5, 0.1)
+    assert len(read_metrics(tmp_path)) == (0 if late else 1)
+    watch.add(4, {"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
+    watch.settle()
+    resumed = watch_of(log)
+    resumed.sums, resumed.counts = watch.sums, watch.counts
+    resumed.add(5, {"loss": torch.tensor(7.0), "other": torch.tensor(1.0)})  # a mean over the values that there are
+    resumed.ask(5, 1.0, 0.1)
+    resumed.settle()
     first, second = read_metrics(tmp_path)
     assert {name: first[name] for name in ("step", "epoch", "lr", "loss", "top1", "now")} == {
         "step": 3, "epoch": 0.5, "lr": 0.1, "loss": 3.0, "top1": 0.5, "now": 0.25
@@ -67,14 +70,13 @@ def test_a_line_has_means_since_the_last_one(late: bool, tmp_path: Path, monkeyp
     assert (second["loss"], second["other"]) == (6.0, 1.0)
 
 
-def test_skipped_steps_do_not_count_in_means(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
-        watch = watch_of(log, recorders=[Fixed()])
-        for loss, taken in ((4.0, 1.0), (0.0, 0.0), (2.0, 1.0), (0.0, 0.0)):
-            watch.add({"loss": torch.tensor(loss), TAKEN: torch.tensor(taken)})
-        watch.ask(Moment(4, 1.0, 0.1))
-        watch.add({"loss": torch.tensor(0.0), TAKEN: torch.tensor(0.0)})
-        watch.ask(Moment(5, 1.0, 0.1))
+def test_skipped_steps_do_not_count_in_means(log: MetricsLog, tmp_path: Path) -> None:
+    watch = watch_of(log)
+    for step, (loss, taken) in enumerate(((4.0, 1.0), (0.0, 0.0), (2.0, 1.0), (0.0, 0.0))):
+        watch.add(step, {"loss": torch.tensor(loss), TAKEN: torch.tensor(taken)})
+    watch.ask(4, 1.0, 0.1)
+    watch.add(5, {"loss": torch.tensor(0.0), TAKEN: torch.tensor(0.0)})
+    watch.ask(5, 1.0, 0.1)
     (line,) = read_metrics(tmp_path)
     assert (line["loss"], line["now"], line["skipped_steps"]) == (3.0, 0.25, 0)
 
@@ -87,7 +89,7 @@ def test_copies_are_of_the_moment_they_were_made() -> None:
     copy = HostCopy(values)
     assert not copy.has_arrived(), "the host does not wait"
     values += 1
-    assert copy.wait() == [[1.0, 1.0, 1.0]]
+    assert copy.wait() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(("pair", "what"), [((NAN, 1.0), "loss became nan"), ((INF, NAN), "loss became inf"),
@@ -119,13 +121,12 @@ def test_the_guard_counts_skipped_steps_and_gives_up_after_many(capsys: pytest.C
     ],
 )
 def test_a_collapse_and_a_guess_are_reported_once(
-    loss: float, rank: float, step: int, epoch: float, words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    loss: float, rank: float, step: int, epoch: float, words: str, capsys: pytest.CaptureFixture[str], log: MetricsLog
 ) -> None:
-    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
-        watch = watch_of(log, guess=Guess(math.log(3000), "a lower method.epsilon"))
-        for _ in range(2):
-            watch.add({"loss": torch.tensor(loss), "effective_rank": torch.tensor(rank)})
-            watch.ask(Moment(step, epoch, 0.1))
+    watch = watch_of(log, guess=Guess(math.log(3000), "a lower method.epsilon"))
+    for _ in range(2):
+        watch.add(step, {"loss": torch.tensor(loss), "effective_rank": torch.tensor(rank)})
+        watch.ask(step, epoch, 0.1)
     said = capsys.readouterr().out
     assert said.count("at step") + said.count("by step") == bool(words)
     assert words in " ".join(said.split())
@@ -197,13 +198,10 @@ def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: s
     torch.manual_seed(0)
     encoder, method_class = spec.build(), find_method(name)
     method = method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
-    recorder = GradientRecorder.of(method)
-    assert (recorder is None) == (not logged)
-    if recorder is not None:
-        recorder.keep(method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4))
-        found = recorder.read()
-        assert found.keys() == logged
-        assert all(found[key] > 0 for key in OWN)
+    output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
+    found = gradient_responses(method, output.state)
+    assert found.keys() == logged
+    assert all(found[key] > 0 for key in OWN & logged)
 
 
 def test_logging_responses_changes_nothing_else(tmp_path: Path) -> None:
