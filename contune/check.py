@@ -124,7 +124,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
         results = map_in_workers(
-            partial(inspect_range, images.images),
+            partial(inspect, images.images),
             ranges(len(images), _TASK),
             workers=num_workers(len(images), workers),
         )
@@ -154,7 +154,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
 
 
-def inspect_range(images: Images, task: range) -> list[Inspection]:
+def inspect(images: Images, task: range) -> list[Inspection]:
     return [_inspect(images, index) for index in task]
 
 

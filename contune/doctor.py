@@ -16,17 +16,9 @@ from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE
+from contune.train import setup as training
 from contune.train.log import versions
-from contune.train.setup import (
-    Setup,
-    balanced_shares,
-    broken_image_hint,
-    build_method,
-    epoch_indices,
-    local_batch,
-    open_setup,
-    view_policies,
-)
+from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 FAR_LR = 6.0
@@ -58,7 +50,7 @@ def examine(config: Config) -> Iterator[Finding]:
             yield from about_batch(setup)
             yield from about_positives(config, setup.dataset.train.labels)
             yield from about_k1(setup)
-            setup.augmenter(view_policies(config.augment))  # raises if a policy is wrong
+            setup.augmenter(training.view_policies(config.augment))  # raises if a policy is wrong
             yield from about_network(setup, build_method(setup))
     except UserError as error:
         yield wrong(str(error))
@@ -114,14 +106,14 @@ def about_data(setup: Setup) -> Iterator[Finding]:
 def about_batch(setup: Setup) -> Iterator[Finding]:
     """What a batch contains, and whether the learning rate suits its size."""
     config, labels_N = setup.config, setup.dataset.train.labels
-    local_batch(config, len(setup.dataset.train))
+    training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
     num = images * views
     size = f"{plural(images, 'image')} × {plural(views, 'view')} = {plural(num, 'embedding')}"
     yield fine(f"batch: {size}, the number that the paper calls the batch size")
-    epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
+    training.epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
     if config.data.sampler == "balanced" and labels_N is not None:
-        classes, each, extra = balanced_shares(config, labels_N)
+        classes, each, extra = training.balanced_shares(config, labels_N)
         more = f" or {each + 1}" if extra else ""
         yield fine(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
     expected_lr = PAPER_LR_PER_VIEW * num
@@ -152,7 +144,7 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
     if not config.method.settings.needs_labels or labels_N is None:
         return views - 1
     if config.data.sampler == "balanced":
-        classes, images, extra = balanced_shares(config, labels_N)
+        classes, images, extra = training.balanced_shares(config, labels_N)
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1
     counts_K, num = labels_N.bincount().double(), len(labels_N)

@@ -45,7 +45,7 @@ def embed(
     from contune.console import say
     from contune.embedding import write_embeddings
 
-    _check_skipped(out)
+    _skipped_file(out)
     options = {"batch": batch, "device": device, "broken": broken, "workers": workers}
     began = time.perf_counter()
     num, num_features, skipped = write_embeddings(run, images, out, dtype=dtype, label_column=label_column, **options)
@@ -84,7 +84,7 @@ def search(
     if out is not None:
         check_out(out, images, query, ending=".html")
         check_like(out, partial(is_page, kind="search"))
-        _check_skipped(out)
+        _skipped_file(out)
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
@@ -121,7 +121,7 @@ def predict(
     from contune.embedding import write_predictions
 
     if out is not None:
-        _check_skipped(out)
+        _skipped_file(out)
     found = write_predictions(
         run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
     )
@@ -159,12 +159,13 @@ def export(
     say(f"use it   {exported.folder / 'README.md'}")
 
 
-def _check_skipped(out: Path) -> None:
-    """Fail before the work begins if the list of broken images could not be written next to `out`."""
+def _skipped_file(out: Path) -> Path:
+    """The list of broken images next to `out`. It replaces only an earlier list, which is checked before the work."""
     from contune.data.decode import is_broken_list
     from contune.files import check_like
 
-    check_like(_skipped_file(out), is_broken_list)
+    check_like(path := out.with_name(f"{out.name}.skipped.json"), is_broken_list)
+    return path
 
 
 def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
@@ -175,11 +176,8 @@ def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     if broken:
         say(f"left out    {len(broken):,} broken images, such as {broken[0].name!r}, which {broken[0].reason}")
     if out is not None:
-        _skipped_file(out).unlink(missing_ok=True)
-    if out is not None and broken:
-        write_broken(_skipped_file(out), broken)
-        say(f"            {_skipped_file(out)} lists them")
-
-
-def _skipped_file(out: Path) -> Path:
-    return out.with_name(f"{out.name}.skipped.json")
+        listed = _skipped_file(out)
+        listed.unlink(missing_ok=True)
+        if broken:
+            write_broken(listed, broken)
+            say(f"            {listed} lists them")

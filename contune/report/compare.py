@@ -32,8 +32,6 @@ COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: M
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
-COURSE = ("data.", "model.", "augment.", "optim.batch_images")
-"""Settings that decide, with the seed, on the first weights of the encoder and on every batch of views."""
 MOST_NAMED, MOST_PAIRS, MOST_MAPS = 5, 15, 6
 """Settings in a title, pairs of rows in the table of differences, and maps."""
 PALETTE = [MethodStyle("", f"#0201{place:02x}", "o") for place in range(10)]
@@ -140,7 +138,7 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
         texts = [html.setting_text(value) for value in values]
         if key not in NOT_IN_TITLES and len(set(zip(among, texts, strict=True))) > len(set(among)):
             for row, text in zip(named, texts, strict=True):
-                row += [f"{short_key(key)} {text}"] if text else []
+                row += [f"{key.removesuffix('.name').rpartition('.')[2]} {text}"] if text else []
     for row in named:
         row[MOST_NAMED:] = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
     found = [", ".join([start, *row]) for start, row in zip(starts, named, strict=True)]
@@ -154,10 +152,6 @@ def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
     keys = sorted(known, key=lambda key: not key.startswith("method."))
     values = {key: [each.get(key) for each in settings] for key in keys}
     return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
-
-
-def short_key(key: str) -> str:
-    return key.removesuffix(".name").rpartition(".")[2]
 
 
 def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evaluated | str] | None = None) -> str:
@@ -232,11 +226,7 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
         return section("differences", "Differences", "", missing(why))
     rows = []
     for one, other in pairs[:MOST_PAIRS]:
-        mine, theirs = one.runs[0].settings, other.runs[0].settings
-        differ = [key for key in mine if key in theirs and mine[key] != theirs[key] and key not in NOT_IN_TITLES]
-        course = ", ".join(short_key(key) for key in differ if key.startswith(COURSE))
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
-        title += f"<small>only the seed is shared, these differ: {escape(course)}</small>" if course else ""
         for column in columns:
             if values := one.pairs(other, column):
                 found = paired([a for a, _ in values], [b for _, b in values])
@@ -246,8 +236,8 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
                 rows.append((title, COLUMNS[column], points, p, str(found.num)))
                 title = ""
     lead = (
-        "Rows that were measured alike are compared in pairs of runs of one seed, which start from the same encoder "
-        "weights and see the same batches. p: two-sided paired t-test, not corrected for the number of rows."
+        "Rows that were measured alike are compared in pairs of runs of one seed. p: two-sided paired t-test, not "
+        "corrected for the number of rows."
     )
     lead += f" The first {MOST_PAIRS} of {len(pairs)} pairs are shown." if len(pairs) > MOST_PAIRS else ""
     heads = ("Difference", "Measure", "points, 95\u202f% interval", "p", "shared seeds")
