@@ -48,6 +48,7 @@ def test_own_images_become_an_encoder_whose_neighbours_are_of_the_same_class(tmp
     assert right >= 10
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_scikit_learn_classifies_better_on_features(tmp_path: Path) -> None:
     pixels, features = percents(printed_by("sklearn_pipeline.py", tmp_path, "5"))
     assert features > pixels > 90

@@ -48,6 +48,7 @@ def test_features_and_probabilities_are_the_runs(tmp_path: Path, monkeypatch: py
         torch.testing.assert_close(features_1D, encoder(own_NCHW[:1]), rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_half_precision_is_half_as_large_and_close(tmp_path: Path) -> None:
     encoder = write_run(tmp_path, SMALL_GRAY)
     exported = export_run(tmp_path, "onnx", half=True)

@@ -204,6 +204,7 @@ def test_mps_is_not_used(reason: str, calls: Path, tmp_path: Path, monkeypatch: 
     assert quits == (reason == "serves nobody"), "it is stopped if and only if it was started"
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_gpu_get_mps_and_never_see_ctrl_c(
     calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
