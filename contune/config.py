@@ -12,7 +12,7 @@ from contune.files import write_atomic
 from contune.methods import Method, find_method
 from contune.methods.tcl import TCL
 from contune.models.encoders import NORMS, STEMS
-from contune.settings import assign, check, one_of, ranged, split_assignments
+from contune.settings import assign, check, one_of, ranged, split_assignment
 
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 
@@ -175,8 +175,8 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
 
     def override(self, assignments: str | Iterable[str]) -> "Config":
-        """Apply KEY=VALUE texts in place, then check all settings."""
-        return self._apply(split_assignments(assignments))
+        """Apply KEY=VALUE texts in place, then check all settings. A single text is one assignment."""
+        return self._apply(map(split_assignment, [assignments] if isinstance(assignments, str) else assignments))
 
     def _apply(self, pairs: Iterable[tuple[str, Any]]) -> "Config":
         """Set values by their dotted keys. The method comes first because it brings its own settings."""

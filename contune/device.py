@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from contune import distributed
 from contune.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ HAS_TRITON = find_spec("triton") is not None
 
 def choose_device(name: str) -> torch.device:
     """`cuda` is the GPU of this process. `auto` is that GPU if there is one, else the CPU."""
-    gpu_of_this_process = f"cuda:{distributed.local_rank()}"
+    gpu_of_this_process = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     if name == "auto":
         name = gpu_of_this_process if torch.cuda.is_available() else "cpu"
     try:
@@ -51,12 +50,6 @@ def choose_autocast(precision: str, device: torch.device) -> Autocast:
     """A context for the forward pass."""
     dtype = autocast_dtype(precision, device)
     return nullcontext if dtype is None else lambda: torch.autocast(device.type, dtype=dtype)
-
-
-def choose_convolutions(*, autotune: bool) -> None:
-    """Use cuDNN's deterministic algorithms only; `autotune` times them and picks the fastest."""
-    torch.backends.cudnn.benchmark = autotune
-    torch.backends.cudnn.deterministic = True
 
 
 def hardware_name(device: torch.device) -> str:
@@ -107,8 +100,9 @@ def __getattr__(name: str) -> Any:
     except RuntimeError as error:
         if "operator torchvision::nms does not exist" not in str(error):
             raise
-        for module in [module for module in sys.modules if module.split(".")[0] == "torchvision"]:
-            del sys.modules[module]
+        for module in list(sys.modules):
+            if module.split(".")[0] == "torchvision":
+                del sys.modules[module]
         for operator in ("nms", "qnms"):
             torch.library.define(
                 f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

@@ -51,10 +51,6 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def local_rank() -> int:
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
 def barrier() -> None:
     if _active():
         dist.barrier()

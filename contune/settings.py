@@ -1,7 +1,7 @@
 """Dataclasses as settings: rules for their fields, and values from text or JSON."""
 
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, fields
 from math import isinf
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -31,7 +31,7 @@ def check(settings: Any, prefix: str) -> None:
             continue
         if "choices" in rule and value not in rule["choices"]:
             raise unknown(key, value, map(str, rule["choices"]))
-        low, above, high = (rule.get(bound) for bound in ("low", "above", "high"))
+        low, above, high = rule.get("low"), rule.get("above"), rule.get("high")
         if low is not None and not value >= low:
             raise UserError(f"{key} must be {low:g} or more, got {value}")
         if above is not None and not value > above:
@@ -91,11 +91,6 @@ def split_assignment(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise UserError(f"{text!r} is not KEY=VALUE; write for example optim.epochs=100")
     return key.strip(), value.strip()
-
-
-def split_assignments(texts: str | Iterable[str]) -> list[tuple[str, str]]:
-    """A single text is one assignment."""
-    return [split_assignment(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def _fits(value: object, annotation: Any) -> bool:

@@ -109,11 +109,6 @@ class ImageSet:
     names: Sequence[str]
     """A path or 'name#index' per image, for reports and error messages."""
 
-    def __post_init__(self) -> None:
-        assert len(self.names) == len(self.images), (len(self.names), len(self.images))
-        if self.labels is not None:
-            assert len(self.labels) == len(self.images), (len(self.labels), len(self.images))
-
     def __len__(self) -> int:
         return len(self.images)
 

@@ -66,6 +66,8 @@ def judged_by(result: Mapping[str, Any], column: str = TOP1, *, pixels: bool = F
 
     pixels: the same measure on raw pixels.
     """
-    scores = {score["name"]: score for score in result["measures"]}
-    keys = [f"pixels-{key}" if pixels else key for key in PREFERENCES[column]]
-    return next((scores[key] for key in keys if key in scores), None)
+    for key in PREFERENCES[column]:
+        for score in result["measures"]:
+            if score["name"] == (f"pixels-{key}" if pixels else key):
+                return dict(score)
+    return None

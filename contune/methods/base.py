@@ -67,6 +67,8 @@ class Method(nn.Module):
     """Share of the training completed, 0 to 1, also on the device."""
     classifier: nn.Linear | None
     """Features to class scores, in a method that trains a classifier with the encoder."""
+    guess: Guess | None = None
+    """For methods that predict prototypes; None where no such loss is known."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()
@@ -87,11 +89,6 @@ class Method(nn.Module):
     def parameter_groups(self) -> list[ParameterGroup]:
         """All trained parameters, in several groups if some have their own learning rate."""
         return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
-
-    @property
-    def guess(self) -> Guess | None:
-        """For methods that predict prototypes; None where no such loss is known."""
-        return None
 
     def set_time(self, epoch: float, epochs: int) -> None:
         """Called before each step: `epoch` of `epochs` epochs are completed."""

@@ -56,11 +56,8 @@ class DINO(Method):
         self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
-
-    @property
-    def guess(self) -> Guess:
         advice = "a longer method.teacher_warmup_epochs or a lower method.teacher_temperature"
-        return Guess(math.log(self.settings.num_prototypes), advice)
+        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_global = self.settings.global_views

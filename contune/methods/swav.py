@@ -57,10 +57,8 @@ class SwAV(Method):
         self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         num_queues = settings.global_views if settings.queue_size else 0
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(num_queues))
-
-    @property
-    def guess(self) -> Guess:
-        return Guess(math.log(self.settings.num_prototypes), f"a lower method.epsilon than {self.settings.epsilon:g}")
+        advice = f"a lower method.epsilon than {settings.epsilon:g}"
+        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         check_views(views, self.settings.global_views)

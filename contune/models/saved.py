@@ -140,14 +140,11 @@ class Classifier:
 
     def probabilities(self, features_ND: Tensor) -> Tensor:
         """(N, K)"""
-        return torch.softmax(self._scores(features_ND), dim=1)
+        return torch.softmax(features_ND.float() @ self.weight_KD.T + self.bias_K, dim=1)
 
     def predict(self, features_ND: Tensor) -> Tensor:
         """The index of the most probable class of each image, (N,)."""
-        return self._scores(features_ND).argmax(dim=1)
-
-    def _scores(self, features_ND: Tensor) -> Tensor:
-        return features_ND.float() @ self.weight_KD.T + self.bias_K
+        return (features_ND.float() @ self.weight_KD.T + self.bias_K).argmax(dim=1)
 
 
 def save_classifier(path: Path, classifier: Classifier) -> None:

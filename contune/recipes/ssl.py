@@ -25,33 +25,24 @@ TITLES = {
 EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
 
 
-@dataclass(frozen=True)
-class Views:
-    """An augmentation policy per view, for CIFAR's small images and for ImageNet's, where blur has an effect."""
-
-    small: tuple[str, ...]
-    large: tuple[str, ...]
-
-
-def _both(small: str, large: str | None = None) -> Views:
-    return Views((small, small), (large or small, large or small))
-
+Views = tuple[tuple[str, ...], tuple[str, ...]]
+"""An augmentation policy per view, for CIFAR's small images and for ImageNet's, where blur has an effect."""
 
 _MILD = "simaugment jitter=0.4,0.4,0.2,0.1"
 _WIDE = "crop_scale=0.2,1"
-SYMMETRIC = _both("simaugment")
-WEAK = _both("simaugment jitter=0.4,0.4,0.4,0.1")
-ASYMMETRIC = Views(
-    small=(f"{_MILD} blur=0", f"{_MILD} blur=0 solarize=0.2"),
-    large=(f"{_MILD} blur=1", f"{_MILD} blur=0.1 solarize=0.2"),
+SYMMETRIC = (("simaugment",) * 2,) * 2
+WEAK = (("simaugment jitter=0.4,0.4,0.4,0.1",) * 2,) * 2
+ASYMMETRIC = (
+    (f"{_MILD} blur=0", f"{_MILD} blur=0 solarize=0.2"),
+    (f"{_MILD} blur=1", f"{_MILD} blur=0.1 solarize=0.2"),
 )
-WEAK_OR_ASYMMETRIC = Views(WEAK.small, ASYMMETRIC.large)
+WEAK_OR_ASYMMETRIC = (WEAK[0], ASYMMETRIC[1])
 CROP_AND_FLIP = "simaugment jitter_probability=0 gray=0 blur=0"
-STUDENT_AND_TEACHER = Views((_MILD, CROP_AND_FLIP), (_MILD, CROP_AND_FLIP))
-VICREG = _both(f"{_MILD} {_WIDE} blur=0 solarize=0.1", f"{_MILD} {_WIDE} solarize=0.1")
-W_MSE = _both(f"simaugment {_WIDE} blur=0", f"simaugment {_WIDE} blur=0.2")
+STUDENT_AND_TEACHER = ((_MILD, CROP_AND_FLIP),) * 2
+VICREG = ((f"{_MILD} {_WIDE} blur=0 solarize=0.1",) * 2, (f"{_MILD} {_WIDE} solarize=0.1",) * 2)
+W_MSE = ((f"simaugment {_WIDE} blur=0",) * 2, (f"simaugment {_WIDE} blur=0.2",) * 2)
 BARELY_MOVED_DIGITS = "digits rotation=5 translation=0.05 scale=0.95,1.05 shear=3 contrast=0.1 brightness=0.03"
-TRIPLETS = Views(("simaugment",) * 3, ("simaugment",) * 3)
+TRIPLETS = (("simaugment",) * 3,) * 2
 
 
 @dataclass(frozen=True)
@@ -138,9 +129,7 @@ def recipe(data: str, name: str) -> Callable[[], Config]:
     differing = {"digits": row.digits, "imagenet100": row.imagenet100}.get(data, ())
 
     def make() -> Config:
-        config = (
-            everyday.digits_base(views=len(row.views.small), epochs=40) if data == "digits" else _reference(row, data)
-        )
+        config = everyday.digits_base(views=len(row.views[0]), epochs=40) if data == "digits" else _reference(row, data)
         return config.override([*settings, *differing])
 
     make.__name__, make.__doc__ = f"{data}-{name}", _summary(data, name)
@@ -150,7 +139,7 @@ def recipe(data: str, name: str) -> Callable[[], Config]:
 def _reference(row: Row, data: str) -> Config:
     """solo-learn's common values: ResNet-18, 256 images per batch, ten warm-up epochs and a cosine by the step."""
     large = data == "imagenet100"
-    views = row.views.large if large else row.views.small
+    views = row.views[1] if large else row.views[0]
     return Config(
         data=DataConfig(name=data, image_size=224 if large else None),
         augment=AugmentConfig(policy=views[0], views=len(views), per_view=views if len(set(views)) > 1 else ()),

@@ -7,11 +7,10 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 import torch
@@ -37,7 +36,7 @@ def log_interval(asked: int | None, num_steps: int) -> int:
     return asked or min(USUAL_INTERVAL, max(1, num_steps // LINES_OF_A_CURVE))
 
 
-class MetricsLog:
+class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
 
     def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool) -> None:
@@ -46,8 +45,11 @@ class MetricsLog:
         if not distributed.is_main():
             return
         self.path = folder / METRICS
-        kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
-        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        kept = ""
+        for line in read_metrics(folder):
+            if line["step"] <= resume_step:
+                kept += json.dumps(line) + "\n"
+        write_atomic(self.path, kept)
         self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
@@ -65,12 +67,7 @@ class MetricsLog:
         except OSError as error:
             raise unwritable(self.path, error) from error
 
-    def __enter__(self) -> "MetricsLog":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for opened in (self.file, self.events):
             if opened is not None:
                 with suppress(OSError):  # a full disk has been reported before; the lines are flushed
@@ -100,15 +97,15 @@ def downsampled(
 
     Each point is the mean of neighboring lines of metrics.jsonl, with five digits; None without a finite value.
     """
-    logged = [key for key in keys if any(key in line for line in lines)]
-    if not logged:
-        return {}
-    size = -(-len(lines) // max_points)
-    curves: dict[str, list[float | None]] = {key: [] for key in ("epoch", *logged)}
-    for start in range(0, len(lines), size):
-        for key, points in curves.items():
-            values = [line[key] for line in lines[start : start + size] if key in line and isfinite(line[key])]
-            points.append(float(f"{sum(values) / len(values):.5g}") if values else None)
+    size = max(1, -(-len(lines) // max_points))
+    curves: dict[str, list[float | None]] = {}
+    names = {name for line in lines for name in line}
+    for key in ("epoch", *keys) if names.intersection(keys) else ():
+        if key in names:
+            curves[key] = []
+            for start in range(0, len(lines), size):
+                values = [line[key] for line in lines[start : start + size] if key in line and isfinite(line[key])]
+                curves[key].append(float(f"{sum(values) / len(values):.5g}") if values else None)
     return curves
 
 
@@ -128,7 +125,8 @@ def build_result(
     }
     for column in (LINEAR, KNN, CLASSIFIER):
         if score := judged_by({"measures": scores}, column):
-            result |= {f"{column}_{key}": score[key] for key in ("top1", "top5", "protocol")}
+            for key in ("top1", "top5", "protocol"):
+                result[f"{column}_{key}"] = score[key]
     return result | {
         "split": config["eval"]["split"],
         "epochs": config["optim"]["epochs"],

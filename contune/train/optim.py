@@ -27,23 +27,25 @@ def build_optimizer(
     )
     fused = groups[0].parameters[0].device.type == "cuda"
 
-    def settings(parameters: list[nn.Parameter], group: ParameterGroup, decay: float) -> dict[str, Any]:
-        # On a GPU each group's rate is a tensor, so that a captured step sees it change.
-        rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-        return {"params": parameters, "lr": rate, "weight_decay": decay, "constant": group.constant}
-
+    settings: list[dict[str, Any]] = []
+    for group in groups:
+        parts = [(group.parameters, weight_decay)]
+        if name == "lars":
+            matrices = [parameter for parameter in group.parameters if parameter.dim() > 1]
+            others = [parameter for parameter in group.parameters if parameter.dim() <= 1]
+            parts = [(matrices, weight_decay), (others, 0.0)]
+        for parameters, decay in parts:
+            if parameters:
+                # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+                rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+                own = {"params": parameters, "lr": rate, "weight_decay": decay, "constant": group.constant}
+                settings.append(own)
     if name == "lars":
-        parts = [
-            ([p for p in group.parameters if (p.dim() > 1) == matrices], group, weight_decay * matrices)
-            for group in groups
-            for matrices in (True, False)
-        ]
-        return Lars([settings(*part) for part in parts if part[0]], lr=lr, momentum=momentum)
-    plain = [settings(group.parameters, group, weight_decay) for group in groups]
+        return Lars(settings, lr=lr, momentum=momentum)
     if name == "sgd":
-        return torch.optim.SGD(plain, momentum=momentum, fused=fused)
+        return torch.optim.SGD(settings, momentum=momentum, fused=fused)
     kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
-    return kind(plain, fused=fused, capturable=fused)
+    return kind(settings, fused=fused, capturable=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

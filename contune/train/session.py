@@ -21,7 +21,6 @@ from contune.methods import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import RunFolder
-from contune.settings import split_assignments
 from contune.train.engine import CapturedStep, can_capture
 from contune.train.log import build_result, downsampled, read_metrics
 from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
@@ -105,13 +104,13 @@ def _train(
             [] if evaluation is None else evaluation.scores,
             hardware=hardware_name(setup.device),
             seconds=trainer.seconds,
-            views_per_second=trainer.views_per_second,
+            views_per_second=trainer.num_steps * trainer.views_per_step / (trainer.seconds or 1.0),
         )
         if setup.dataset.skipped:
             result["skipped"] = len(setup.dataset.skipped)
-        circumstances = ("step", "epoch", "lr", "views_per_second")
-        last_line = metrics[-1] if metrics else {}
-        result["last_logged"] = {name: value for name, value in last_line.items() if name not in circumstances}
+        result["last_logged"] = dict(metrics[-1]) if metrics else {}
+        for circumstance in ("step", "epoch", "lr", "views_per_second"):
+            result["last_logged"].pop(circumstance, None)
         result["curves"] = downsampled(metrics)
         if write_report is not None and config.run.report:
             with atomic_file(folder.report_file) as part:
@@ -166,7 +165,9 @@ def stages_in_words(seconds: dict[str, float], resumed_at: int | None = None) ->
 def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate a finished run's encoder again; `overrides` may name other data or other protocols."""
     folder = RunFolder(folder)
-    for key, _ in split_assignments(overrides):
+    overrides = [overrides] if isinstance(overrides, str) else overrides
+    for text in overrides:
+        key = text.partition("=")[0].strip()
         if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
     config = folder.config().override(overrides)

@@ -12,12 +12,12 @@ from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, build_policy
+from contune.data.augment import Augmenter, Policy, build_policy
 from contune.data.datasets import no_such_place, way_to_hold_out, where_labels_may_be
 from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
 from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
-from contune.device import Autocast, autocast_dtype, choose_autocast, choose_convolutions, choose_device
+from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
 from contune.errors import UserError
 from contune.methods import Method, find_method
 from contune.models import EncoderSpec
@@ -33,16 +33,9 @@ class Setup:
     spec: EncoderSpec
     device: torch.device
     autocast: Autocast
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.dataset.class_names)
-
-    @property
-    def view_dtype(self) -> torch.dtype:
-        """Of augmented views on a GPU: the dtype that the encoder's first convolution casts them to anyway."""
-        dtype = autocast_dtype(self.config.run.precision, self.device) if self.device.type == "cuda" else None
-        return dtype or torch.float32
+    view_dtype: torch.dtype
+    """Of augmented views. On a GPU: the dtype that the encoder's first convolution casts them to anyway."""
+    num_classes: int
 
     def loader(self, images: ImageSet, title: str) -> Loader:
         data = self.config.data
@@ -59,11 +52,11 @@ class Setup:
 
     def augmenter(self, policies: list[str]) -> Augmenter:
         """Views by policies as a config writes them; views with the same text are computed together."""
-        built = {
-            text: build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
-            for text in dict.fromkeys(policies)
-        }
-        return Augmenter([built[text] for text in policies], self.spec.mean, self.spec.std)
+        built: dict[str, Policy] = {}
+        for text in policies:
+            if text not in built:
+                built[text] = build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
+        return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""
@@ -95,7 +88,9 @@ def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
 def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None) -> Setup:
     """Like `open_setup`, for data that is already open: data.name and data.path are ignored."""
     device = choose_device(config.run.device)
-    choose_convolutions(autotune=config.run.autotune)
+    # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
+    torch.backends.cudnn.benchmark = config.run.autotune
+    torch.backends.cudnn.deterministic = True
     if spec is None:
         channels = config.data.channels or dataset.channels
         mean, std = dataset.mean, dataset.std
@@ -110,8 +105,16 @@ def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None)
             mean=mean,
             std=std,
         )
-    autocast = choose_autocast(config.run.precision, device)
-    return Setup(config=config, dataset=dataset, spec=spec, device=device, autocast=autocast)
+    dtype = autocast_dtype(config.run.precision, device)
+    return Setup(
+        config=config,
+        dataset=dataset,
+        spec=spec,
+        device=device,
+        autocast=choose_autocast(config.run.precision, device),
+        view_dtype=dtype if dtype and device.type == "cuda" else torch.float32,
+        num_classes=len(dataset.class_names),
+    )
 
 
 def open_dataset(data: DataConfig) -> Dataset:

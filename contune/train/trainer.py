@@ -179,10 +179,6 @@ class Trainer:
 
         return self.loader.batches(indices(), crops() if self.augmenter.begins_with_crops else None)
 
-    @property
-    def views_per_second(self) -> float:
-        return self.num_steps * self.views_per_step / self.seconds if self.seconds else 0.0
-
     def _save(self, started: float) -> None:
         """Checks every step first: weights that are not finite must not replace a good checkpoint."""
         self.watch.settle()
