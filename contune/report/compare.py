@@ -1,7 +1,7 @@
 """`contune report`: the report of one run again, or several runs compared on one page."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,6 @@ from typing import Any
 
 from contune.config import MACHINE_SETTINGS
 from contune.console import plural, progress
-from contune.data.decode import Broken
 from contune.errors import UserError
 from contune.eval.features import extract_features
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
@@ -32,8 +31,8 @@ COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: M
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
-MOST_NAMED, MOST_PAIRS, MOST_MAPS = 5, 15, 6
-"""Settings in a title, pairs of rows in the table of differences, and maps."""
+MOST_NAMED, MOST_PAIRS = 5, 15
+"""Settings in a title, and pairs of rows in the table of differences."""
 PALETTE = [MethodStyle("", f"#0201{place:02x}", "o") for place in range(10)]
 """For rows that share a method. The colors are placeholders for the page's own."""
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
@@ -154,8 +153,8 @@ def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
     return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
 
 
-def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evaluated | str] | None = None) -> str:
-    """The whole page. `maps` has by a run's name what to draw its map from, or why there is none."""
+def comparison_page(runs: Sequence[ComparedRun]) -> str:
+    """The whole page, from the run folders alone: neither data nor encoders are needed."""
     groups = grouped(runs)
     any_classifier = any((run.score(TOP1) or {}).get("name") == "classifier" for run in runs)
     columns = [column for column in COLUMNS if column != TOP1 or any_classifier]
@@ -169,15 +168,6 @@ def comparison_page(runs: Sequence[ComparedRun], maps: Mapping[str, plots.Evalua
         _differences(groups, columns) if len(groups) > 1 else "",
         _curves(groups),
     ]
-    names = {run.name: group.title for group in groups for run in group.runs}
-    figures = [
-        f'<figure class="card"><figcaption><b>{escape(names[name])}</b><small>{escape(name)}</small></figcaption>'
-        f"{missing(escape(found)) if isinstance(found, str) else plots.map_drawing(found, 1000)}</figure>"
-        for name, found in (maps or {}).items()
-    ]
-    if figures:
-        lead = f"t-SNE by cosine similarity: the first finished run of each row, at most {MOST_MAPS} rows."
-        parts.append(section("maps", "Maps of the embeddings", lead, f'<div class="maps">{"".join(figures)}</div>'))
     different = different_settings([group.runs[0] for group in groups])
     different.pop("run.seed", None)
     rows = [
@@ -274,24 +264,15 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
         check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
     make_parent(path)
     if len(runs) == 1 and (result := runs[0].result) is not None:
-        found, skipped = _evaluated(folders[0])
-        about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, "skipped": skipped}
+        about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, **_evaluated(folders[0])}
         with atomic_file(path) as part:
-            html.write_report(part, result=result, **about, **found)
+            html.write_report(part, result=result, **about)
         return path
-    maps: dict[str, plots.Evaluated | str] = {}
-    firsts = [next((run for run in group.runs if run.result is not None), None) for group in grouped(runs)]
-    for run in [run for run in firsts if run is not None][:MOST_MAPS]:
-        try:
-            found, _ = _evaluated(folders[runs.index(run)])
-            maps[run.name] = plots.Evaluated(**found) if found["images"] else "No map: no split was evaluated."
-        except UserError as error:  # its data or its encoder is gone
-            maps[run.name] = f"No map: {error}"
-    write_atomic(path, comparison_page(runs, maps))
+    write_atomic(path, comparison_page(runs))
     return path
 
 
-def _evaluated(folder: RunFolder) -> tuple[dict[str, Any], Sequence[Broken]]:
+def _evaluated(folder: RunFolder) -> dict[str, Any]:
     """The arguments of `write_report` about images: the evaluated split through the run's encoder and classifier."""
     encoder = load_encoder(folder.path)
     setup = open_setup(folder.config(), encoder.spec)
@@ -302,12 +283,12 @@ def _evaluated(folder: RunFolder) -> tuple[dict[str, Any], Sequence[Broken]]:
             features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
         with suppress(UserError):  # evaluated without a linear probe, or without labels
             classifier = load_classifier(folder.path)
-    found = {
+    return {
         "class_names": setup.dataset.class_names,
         "images": images,
         "channels": setup.spec.channels,
         "features_MD": features_MD,
         "predicted_M": None if classifier is None or features_MD is None else classifier.predict(features_MD),
         "predicted_by": "" if classifier is None else classifier.measure,
+        "skipped": setup.dataset.skipped,
     }
-    return found, setup.dataset.skipped

@@ -167,7 +167,7 @@ def draw_curves(
         axes.xaxis.set_major_formatter(number)
         axes.yaxis.set_major_formatter(number)
         if name in ("lr", "views_per_second"):
-            axes.set_ylim(bottom=0)
+            axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
         return inline_svg(svg_text(figure), description, colors)
 
 
@@ -244,9 +244,9 @@ def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
     return section("classes", "Accuracy by class", lead + ".", *parts)
 
 
-def map_drawing(evaluated: Evaluated, most: int = MAP_POINTS) -> str:
+def map_drawing(evaluated: Evaluated) -> str:
     """The map alone, or why there is none: a mark per image, and the names of up to 20 classes."""
-    chosen_N = evenly_spaced(len(evaluated.images), most)
+    chosen_N = evenly_spaced(len(evaluated.images), MAP_POINTS)
     features_ND = evaluated.features_MD[chosen_N]
     if len(features_ND) < 5:
         return missing(f"A map needs at least 5 images; there are {len(features_ND)}.")

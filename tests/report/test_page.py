@@ -96,15 +96,6 @@ def evaluated(**changes: Any) -> Evaluated:
     return Evaluated(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
 
 
-def test_the_map_keeps_clusters_together() -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels_N = torch.arange(120) % 3
-    features_ND = 5 * torch.eye(3, 64)[labels_N] + 0.3 * torch.randn(120, 64, generator=generator)
-    xy_N2 = torch.from_numpy(plots.project(features_ND * torch.rand(120, 1, generator=generator)))
-    distance_NN = torch.cdist(xy_N2, xy_N2).fill_diagonal_(torch.inf)
-    assert torch.equal(labels_N[distance_NN.argmin(dim=1)], labels_N)
-
-
 def test_neighbors_are_the_nearest_by_cosine() -> None:
     angles = torch.tensor([0.0, 0.1, 1.5, 3.0])
     features_MD = torch.stack([angles.cos(), angles.sin()], dim=1) * torch.tensor([[1.0], [5.0], [2.0], [1.0]])
