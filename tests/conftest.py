@@ -28,6 +28,22 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, outcome.out
 
 
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was never trained: enough for what comes after training."""
+    from small_run import write_run
+
+    return write_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images for it, in class folders."""
+    from small_run import write_images
+
+    return write_images(tmp_path_factory.mktemp("images") / "photos")
+
+
 @pytest.fixture(autouse=True)
 def nothing_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, batches without positives are looked for once per batch size; every test starts afresh."""

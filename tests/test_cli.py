@@ -153,7 +153,7 @@ def listing(folder: Path) -> set[Path]:
     return set(folder.rglob("*"))
 
 
-COMMANDS = [
+WRONG = [
     ("train digitz", "did you mean digits"),
     ("train method.name=tlc", "did you mean tcl"),
     ("train model.encoder=resnet19", "resnet19"),
@@ -178,7 +178,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "word"), COMMANDS)
+@pytest.mark.parametrize(("command", "word"), WRONG)
 def test_a_wrong_command_is_a_sentence_and_writes_nothing(command: str, word: str, elsewhere: Path) -> None:
     assert_sentence(contune(*command.split()), word)
     assert listing(elsewhere) == set()

@@ -62,7 +62,7 @@ def test_a_worker_sends_progress_and_sentences_to_its_parent(
 
 
 def test_other_ranks_are_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(console.distributed, "is_main", lambda: False)
+    monkeypatch.setattr("contune.distributed.is_main", lambda: False)
     with progress("train", 10) as advance:
         advance(10, "loss 0.5")
     say("hello")

@@ -23,16 +23,6 @@ from contune.models import save_encoder
 from contune.models.saved import load_classifier
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_images(tmp_path_factory.mktemp("images") / "photos")
-
-
 def write_shards(folder: Path, counts: tuple[int, ...] = (7, 0, 13), group: int = 5) -> Path:
     """Images 0, 1, 2, … with the labels 0, 1, 2, 0, … and names for them."""
     folder.mkdir()

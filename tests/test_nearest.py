@@ -18,16 +18,6 @@ from contune.report.page import page
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("runs") / "run")
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_images(tmp_path_factory.mktemp("images") / "photos")
-
-
-@pytest.fixture(scope="module")
 def table(run: Path, photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("tables") / "photos.parquet"
     assert contune("embed", run, photos, "--out", out).code == 0

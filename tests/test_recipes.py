@@ -34,21 +34,6 @@ SELF_SUPERVISED = {
     "simclr": (("lars", 0.4, 1e-4), (0.3, 1e-4)),
     "tcl-ssl": (("lars", 0.4, 1e-4), (0.4, 1e-4)),
 }
-HEADS: dict[str, dict[str, object]] = {
-    # method: settings with solo-learn's values for CIFAR
-    "byol": {"projector_hidden": 4096, "projector_dim": 256, "predictor_hidden": 4096, "momentum": 0.99},
-    "dino": {"projector_dim": 256, "num_prototypes": 4096, "temperature": 0.1, "teacher_temperature": 0.07},
-    "simsiam": {"projector_dim": 2048, "predictor_hidden": 512},
-    "moco-v2": {"projector_dim": 256, "temperature": 0.2, "queue_size": 32768, "last_momentum": 0.999},
-    "ressl": {"temperature": 0.1, "teacher_temperature": 0.04, "queue_size": 65536},
-    "vicreg": {"projector_dim": 2048, "invariance": 25.0, "variance": 25.0, "covariance": 1.0},
-    "swav": {"projector_dim": 128, "num_prototypes": 3000, "queue_size": 3840, "frozen_epochs": 2.0},
-    "w-mse": {"projector_hidden": 1024, "projector_dim": 64, "whitening_size": 128},
-    "arb": {"projector_dim": 2048},
-    "barlow-twins": {"projector_dim": 2048, "redundancy": 0.0051, "loss_scale": 0.1},
-    "simclr": {"projector_hidden": 2048, "projector_dim": 256, "temperature": 0.2},
-    "tcl-ssl": {"projector_hidden": 2048, "projector_dim": 256, "temperature": 0.2, "k1": 1.0, "k2": 1.5},
-}
 VIEWS = {
     # method: (crop from, jitter, blur of each view, solarize of each view) on CIFAR; blur on ImageNet-100
     "byol": ((0.08, (0.4, 0.4, 0.2, 0.1), (0.0, 0.0), (0.0, 0.2)), (1.0, 0.1)),
@@ -119,8 +104,6 @@ def test_self_supervised_runs_have_solo_learns_values(method: str, data: str) ->
     assert config.method.name == method.removesuffix("-ssl")
     assert config.model.encoder == "resnet18"
     assert not config.method.settings.needs_labels
-    if data != "imagenet100":
-        assert HEADS[method].items() <= knobs(config).items()
 
 
 @pytest.mark.parametrize("method", SELF_SUPERVISED)

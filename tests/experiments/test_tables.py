@@ -6,7 +6,7 @@ from scipy.stats import ttest_rel  # type: ignore[import-untyped]  # without stu
 
 from contune.experiments import Outcome, find_experiment
 from contune.experiments.plan import PAPER, Experiment, PlanRow
-from contune.experiments.tables import Cell, Table, make_table
+from contune.experiments.tables import Table, make_table
 
 ROWS = {row.title: row for row in find_experiment("table1").rows}
 GRID = Experiment(title="A title", summary="", rows=(), layout="grid")
@@ -14,7 +14,7 @@ ENTROPY, SUPCON, TCL = (ROWS[f"{method}, CIFAR-10"] for method in ("Cross-entrop
 
 
 def texts(table: Table) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in table.rows]
+    return [[cell.strip("*") for cell in row] for row in table.rows]
 
 
 def grid(*outcomes: Outcome) -> Table:
@@ -22,7 +22,7 @@ def grid(*outcomes: Outcome) -> Table:
 
 
 def test_markdown_aligns_numbers_and_marks_the_best() -> None:
-    rows = ((Cell("TCL"), Cell("1", bold=True), Cell("fine")),)
+    rows = (("TCL", "**1**", "fine"),)
     table = Table(columns=("method", "top-1 %", "remark"), rows=rows, notes=("A note.",))
     assert table.markdown() == (
         "| method | top-1 % | remark |\n| --- | ---: | --- |\n| TCL | **1** | fine |\n\n- A note.\n"
@@ -46,7 +46,7 @@ def test_methods_by_data_sets_with_the_papers_numbers() -> None:
         ["SupCon − Cross-entropy", "+1.00", "+1.3", "–", "–"],
         ["TCL − SupCon", "+2.00", "+0.1", "−0.50", "+0.7"],
     ]
-    assert [cell.text for row in table.rows for cell in row if cell.bold] == ["71.00", "97.00"]
+    assert [cell for row in table.rows for cell in row if "**" in cell] == ["**71.00**", "**97.00**"]
 
 
 def test_differences_are_paired_and_empty_for_other_seeds() -> None:
@@ -136,5 +136,5 @@ def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None
         ["Random encoder", "60.00", "−33.99", "80.00", "0", "–", "1", "–", "30 s", "–"],
         ["Raw pixels", f"{PIXELS_LINEAR}", "–", "94.99", "–", "–", "–", "–", "–", "–"],
     ]
-    assert [[cell.text for cell in row if cell.bold] for row in table.rows[:2]] == [["91.00 ± 0.00"], ["97.00"]]
+    assert [[cell for cell in row if "**" in cell] for row in table.rows[:2]] == [["**91.00 ± 0.00**"], ["**97.00**"]]
     assert any("effective rank of 1.20" in note for note in table.notes)

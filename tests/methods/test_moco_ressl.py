@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from test_every_method import BATCH, batch, build
 from torch import Tensor
 
-from contune.losses import ntxent_loss
 from contune.methods.moco_v2 import MoCoV2, infonce_loss
 from contune.methods.ressl import ReSSL, relation_loss
 
@@ -43,21 +42,6 @@ def test_both_losses_against_loops() -> None:
     assert found.item() == pytest.approx(math.fsum(infonce) / B, rel=1e-12)
     found = relation_loss(rows(0), rows(1), queue(), temperature=0.3, key_temperature=0.2)
     assert found.item() == pytest.approx(math.fsum(relation) / B, rel=1e-12)
-
-
-def test_infonce_of_a_single_query_is_ntxent_against_key_and_queue() -> None:
-    """With more queries, NT-Xent also takes the keys of the others as negatives."""
-    q_BD, k_BD = rows(0, 1), rows(1, 1)
-    candidates, ids = torch.cat([k_BD, queue()]), torch.arange(1 + K)
-    expected = ntxent_loss(q_BD, torch.zeros(1).long(), candidates=candidates, candidate_ids=ids, temperature=0.3)
-    torch.testing.assert_close(infonce_loss(q_BD, k_BD, queue(), temperature=0.3), expected)
-
-
-def test_equal_relations_are_the_minimum() -> None:
-    q_BD = rows(1).mul(3).requires_grad_()
-    loss = relation_loss(q_BD, rows(1), queue(), temperature=0.2, key_temperature=0.2)
-    assert torch.autograd.grad(loss, q_BD)[0].abs().max() < 1e-12
-    assert relation_loss(rows(0), rows(1), queue(), temperature=0.2, key_temperature=0.2) > loss
 
 
 @pytest.mark.parametrize(("loss", "collapsed"), [(infonce_loss, math.log(1 + K)), (relation_loss, math.log(K))])

@@ -53,20 +53,6 @@ def test_a_constant_rate_stays() -> None:
         assert rates == [0.1] * (num_groups // 2) + [0.4] * (num_groups // 2)
 
 
-def test_lars_scales_a_matrix_by_the_trust_ratio_and_a_bias_not_at_all() -> None:
-    layer = nn.Linear(2, 2)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
-        layer.bias.zero_()
-    optimizer = build_optimizer(layer, "lars", lr=1.0, momentum=0.0, weight_decay=0.1)
-    layer.weight.grad, layer.bias.grad = torch.tensor([[0.0, 6.0], [8.0, 0.0]]), torch.tensor([1.0, 1.0])
-    optimizer.step()
-    ratio = 0.02 * 5 / (10 + 0.1 * 5)
-    expected = torch.tensor([[3 - ratio * 0.3, -ratio * 6], [-ratio * 8, 4 - ratio * 0.4]])
-    torch.testing.assert_close(layer.weight.detach(), expected, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(layer.bias.detach(), torch.tensor([-1.0, -1.0]))
-
-
 @pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adamw", torch.optim.AdamW)])
 def test_sgd_and_adamw_decay_everything_that_is_trained(name: str, kind: type[torch.optim.Optimizer]) -> None:
     module = network()

@@ -18,7 +18,7 @@ from contune.data.augment import (
     resize,
 )
 from contune.data.augment.autoaugment import CropFlip
-from contune.data.augment.ops import KEEP, Policy, crop_flip, each_kind, where_chosen
+from contune.data.augment.ops import Policy, crop_flip
 from contune.data.augment.policies import Digits
 from contune.data.augment.simaugment import SimAugment, crop_boxes
 from contune.data.decode import Piece, cut_out
@@ -181,27 +181,6 @@ def test_resize_and_eval_transform_equal_torchvision(height: int, width: int, si
     assert torch.equal(resize(images, size), theirs)
     normal = TF.normalize(theirs / 255, MEAN, STD)
     torch.testing.assert_close(eval_transform(images, size, MEAN, STD), normal, rtol=0, atol=1e-6)
-
-
-def test_each_step_sees_its_own_samples_as_the_previous_step_left_them() -> None:
-    images = torch.arange(6.0).view(6, 1, 1, 1)
-    kind_BS = torch.tensor([[2, 1], [KEEP, 1], [1, KEEP], [2, 2], [KEEP, KEEP], [1, 2]])
-    calls = []
-
-    def operate(step: int, kind: int, some: Tensor, indices: Tensor) -> Tensor:
-        calls.append((step, kind, sorted(indices.tolist())))
-        return 10 * some + kind
-
-    result = each_kind(images, kind_BS, operate)
-    assert result.flatten().tolist() == [21, 11, 21, 322, 4, 512]
-    assert calls == [(0, 1, [2, 5]), (0, 2, [0, 3]), (1, 1, [0, 1]), (1, 2, [3, 5])]
-    assert images.flatten().tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_chosen_samples_get_their_own_amounts() -> None:
-    chosen, amounts = torch.tensor([True, False, False, True]), torch.tensor([2.0, 3.0, 4.0, 5.0])
-    change = lambda some, amount: some * amount[:, None, None, None]  # noqa: E731
-    assert where_chosen(torch.ones(4, 1, 2, 2), chosen, change, amounts)[:, 0, 0, 0].tolist() == [2, 1, 1, 5]
 
 
 # ---------------------------------------------------------------------------- the Augmenter
