@@ -89,14 +89,11 @@ class Check:
     maybe_labels: tuple[str, ...]
 
     def to_json(self) -> str:
-        splits = [
-            vars(split)
-            | {
-                "broken": [broken._asdict() for broken in split.broken],
-                "sides": [{"width": w, "height": h, "images": num} for (w, h), num in split.sides.most_common()],
-            }
-            for split in self.splits
-        ]
+        splits = []
+        for split in self.splits:
+            broken = [broken._asdict() for broken in split.broken]
+            sides = [{"width": w, "height": h, "images": num} for (w, h), num in split.sides.most_common()]
+            splits.append(vars(split) | {"broken": broken, "sides": sides})
         content = {
             "path": self.path,
             "findings": [asdict(finding) for finding in findings(self)],
@@ -123,11 +120,8 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         labels = None if images.labels is None else [splits.class_names[label] for label in images.labels.tolist()]
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
-        results = map_in_workers(
-            partial(inspect, images.images),
-            ranges(len(images), _TASK),
-            workers=num_workers(len(images), workers),
-        )
+        tasks, num = ranges(len(images), _TASK), num_workers(len(images), workers)
+        results = map_in_workers(partial(inspect, images.images), tasks, workers=num)
         with progress(part, len(images), unit="images") as advance:
             for index, one in enumerate(inspection for task in results for inspection in task):
                 name, label = images.names[index], None if labels is None else labels[index]

@@ -155,7 +155,7 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
 def denominator_of_equals(config: Config, positives: float) -> float:
     """The loss's denominator without k1's term, in units of exp(s / τ), if every pair has the same similarity s."""
     settings = config.method.settings
-    k2 = settings.k2 if isinstance(settings, TCL.Settings) else 1.0
+    k2 = settings.knobs.k2 if isinstance(settings, TCL.Settings) else 1.0
     return positives + k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
 
 
@@ -172,7 +172,7 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
     """
     config, settings = setup.config, setup.config.method.settings
     steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
-    if not isinstance(settings, TCL.Settings) or not steps:
+    if not isinstance(settings, TCL.Settings) or isinstance(settings.k1, str) or not steps:
         return
     positives = expected_positives(config, setup.dataset.train.labels)
     others = config.optim.batch_images * config.augment.views - 1

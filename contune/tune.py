@@ -18,14 +18,12 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from math import exp, log
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from contune.config import Config
@@ -148,13 +146,8 @@ def short_run(config: Config, folder: RunFolder, make_trainer: type[Trainer] = T
     return result
 
 
-class Snapshot(NamedTuple):
-    """The embeddings of one batch, all views stacked."""
-
-    step: int
-    z_ND: Tensor
-    groups_N: Tensor
-    """Equal for positives of each other."""
+Snapshot = tuple[int, Tensor, Tensor]
+"""A step, the embeddings (N, D) of its batch, all views stacked, and groups (N,), equal for positives of each other."""
 
 
 class SnapshotTrainer(Trainer):
@@ -176,12 +169,9 @@ class SnapshotTrainer(Trainer):
 
 def read_snapshots(folder: Path) -> list[Snapshot]:
     """In the order of the run."""
-    snapshots = []
-    for path in sorted(folder.glob("moment-*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            step = int(path.stem.removeprefix("moment-"))
-            snapshots.append(Snapshot(step, file.get_tensor("z_ND"), file.get_tensor("groups_N")))
-    return snapshots
+    paths = sorted(folder.glob("moment-*.safetensors"))
+    files = [(int(path.stem.removeprefix("moment-")), load_file(path)) for path in paths]
+    return [(step, file["z_ND"], file["groups_N"]) for step, file in files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,16 +269,8 @@ class Advice:
     decisive_step: int
     """The step of the run at which a larger k1 would first weaken the negatives too much."""
     pull: float
-    """How strongly positives pull at the end of the run, as a multiple of SupCon's."""
     push: float
-    """How strongly negatives push, likewise."""
-
-    def __str__(self) -> str:
-        where = "the untrained network" if self.decisive_step == 1 else f"step {self.decisive_step}"
-        return (
-            f"{self.values}: {where} allows no larger k1; at the end of the run positives pull {self.pull:.2f} and "
-            f"negatives push {self.push:.2f} times as strongly as under SupCon"
-        )
+    """How strongly positives pull and negatives push at the end of the run, as multiples of SupCon's."""
 
 
 def advise(snapshots: Sequence[Snapshot], temperature: float) -> Advice:
@@ -315,12 +297,14 @@ def advise(snapshots: Sequence[Snapshot], temperature: float) -> Advice:
     k2 = _bisect(lambda k2: _against_supcon(learned, temperature, k1, k2)[1] < 1, 1.0, HIGHEST_K2)
     values = _rounded(k1, k2)
     pull, push = _against_supcon(snapshots[-1:], temperature, *values)
-    return Advice(values, snapshots[limits.index(k1)].step, pull, push)
+    return Advice(values, snapshots[limits.index(k1)][0], pull, push)
 
 
 def _against_supcon(snapshots: Sequence[Snapshot], temperature: float, k1: float, k2: float) -> tuple[float, float]:
     """The mean gradient responses of positives and negatives, as multiples of SupCon's."""
-    found = [responses(s.z_ND, s.groups_N, temperature=temperature, k1=k1, k2=k2, hard=None) for s in snapshots]
+    found = [
+        responses(z_ND, groups_N, temperature=temperature, k1=k1, k2=k2, hard=None) for _, z_ND, groups_N in snapshots
+    ]
     pull, push = (
         mean(float(each[name]) / max(float(each[f"supcon_{name}"]), 1e-30) for each in found)
         for name in ("positive_gradient", "negative_gradient")
@@ -445,10 +429,6 @@ def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple
     return trial, values
 
 
-def default_way() -> str:
-    return "search" if find_spec("optuna") is not None else "paper"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
     """The trials and the choice. `contune tune` prints `rows` and `lines`."""
@@ -477,21 +457,23 @@ class Tuned:
         choice, own = self.choice, self.own
         num_images = choice.num_images or 1
         low, high = wilson_interval(choice.linear_top1 or 0.0, num_images)
-        lines = [f"advised  {self.advice}"] if self.advice is not None else []
-        lines.append(f"chosen   {choice.values}: {_percent(choice)}")
+        lines = []
+        if (advice := self.advice) is not None:
+            effect = f"positives pull {advice.pull:.2f} and negatives push {advice.push:.2f} times as under SupCon"
+            lines.append(
+                f"advised  {advice.values}: step {advice.decisive_step} allows no larger k1; in the end {effect}"
+            )
+        lines.append(f"chosen   {choice.values}: {choice.linear_top1:.2f} %")
         for name, trial in (("the recipe's own values", own), ("the paper's default", self.paper)):
             if trial is not None and trial.values != choice.values:
-                lines[-1] += f"; {name} {_percent(trial)}"
+                top1 = "failed" if trial.linear_top1 is None else f"{trial.linear_top1:.2f} %"
+                lines[-1] += f"; {name} {top1}"
         images, epochs = plural(num_images, "validation image"), plural(self.epochs, "epoch")
         lines.append(f"         on {images} after {epochs}; 95 % interval {low:.1f} to {high:.1f} %")
         other = own if own is not None and own.values != choice.values else None
         if other is not None and wilson_interval(other.linear_top1 or 0.0, num_images)[1] >= low:
             lines.append("         within chance of the recipe's own values; train both before you rely on it")
         return [*lines, f"train    {self.command}"]
-
-
-def _percent(trial: Trial) -> str:
-    return f"{trial.linear_top1:.2f} %" if trial.linear_top1 is not None else "failed"
 
 
 @broken_image_hint()
@@ -542,7 +524,8 @@ def tune(
         on_gpu = choose_device(config.run.device).type == "cuda"
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    own, paper = Values(settings.k1, settings.k2), PAPER_DEFAULTS[settings.supervised]
+    paper = PAPER_DEFAULTS[settings.supervised]
+    own = paper if isinstance(settings.k1, str) else Values(settings.k1, settings.knobs.k2)  # a search needs numbers
     runner = Runner(config=short, folder=folder, parallel=parallel, own=own, paper=paper, until=until)
     advice = None
     if how == "paper":

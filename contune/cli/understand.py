@@ -154,12 +154,14 @@ def tune(
 
     Example: `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
     """
+    from importlib.util import find_spec
+
     from contune.console import say, show_table
-    from contune.tune import COLUMNS, NUM_TRIALS, PICTURE, SUMMARY, Ranges, default_way
+    from contune.tune import COLUMNS, NUM_TRIALS, PICTURE, SUMMARY, Ranges
     from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
-    way = how or default_way()
+    way = how or ("paper" if find_spec("optuna") is None else "search")
     for option, value in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2)):
         if value is not None and way != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
@@ -233,7 +235,7 @@ def experiment(
         draw_only=draw,
     )
     table = drawn.table
-    show_table(table.columns, [[cell.text for cell in row] for row in table.rows], numbers=table.numbers)
+    show_table(table.columns, [[cell.strip("*") for cell in row] for row in table.rows], numbers=table.numbers)
     left_out = [note for note in table.notes if note.startswith("Left out: ")]
     problems = [sentence for outcome in drawn.outcomes for sentence in outcome.problems()]
     say("".join(f"\n{sentence}" for sentence in (*left_out, *problems)))

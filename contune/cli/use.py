@@ -153,10 +153,10 @@ def export(
     from contune.console import say
     from contune.export import export_run
 
-    exported = export_run(run, to, out, half=half)
-    say(f"wrote    {exported.folder}: {', '.join(exported.files)}")
-    say(f"checked  features as in the run, to {exported.deviation:.1e}")
-    say(f"use it   {exported.folder / 'README.md'}")
+    folder, deviation = export_run(run, to, out, half=half)
+    say(f"wrote    {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+    say(f"checked  features as in the run, to {deviation:.1e}")
+    say(f"use it   {folder / 'README.md'}")
 
 
 def _skipped_file(out: Path) -> Path:

@@ -18,8 +18,8 @@ from contune.experiments.catalogue import EXPERIMENTS
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import Experiment, Outcome, PlanRow
 from contune.experiments.tables import Table, make_table
-from contune.files import atomic_file, write_atomic
-from contune.report.style import STYLE, svg_text
+from contune.files import write_atomic
+from contune.report.style import STYLE, save_figure
 from contune.train.signals import Stopped
 
 
@@ -86,9 +86,7 @@ def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: P
     """Writes table.md, figure.png and figure.svg."""
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     with matplotlib.rc_context(STYLE):
-        with atomic_file(folder / "figure.png") as part:
-            figure.savefig(part, format="png", dpi=160)
-        write_atomic(folder / "figure.svg", svg_text(figure, transparent=False))
+        save_figure(figure, folder / "figure")
     write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
     return table
 

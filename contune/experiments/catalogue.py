@@ -54,7 +54,7 @@ def _row(
     title = f"{method}, {at}" if at else method
     return PlanRow(
         title=title,
-        recipe="digits" if (data, method) == ("digits", TCL) else f"{data}{RECIPE_SUFFIXES[method]}{suffix}",
+        recipe=f"{data}{RECIPE_SUFFIXES[method]}{suffix}",
         name=re.sub("[ ,=]+", "-", title.lower()),
         overrides=overrides,
         adapted=tuple(adapted),

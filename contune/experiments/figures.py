@@ -19,7 +19,7 @@ from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
 from contune.experiments.tables import GRADIENTS, by_place
 from contune.report import wilson_interval
-from contune.report.style import INK, LINE, METHOD_STYLES, MUTED, STYLE, MethodStyle, legend_handle, quiet
+from contune.report.style import INK, LINE, METHOD_STYLES, MUTED, STYLE, MethodStyle, quiet
 
 WIDTH = 8.2
 """Inches."""
@@ -46,7 +46,7 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
     sources = dict(zip(dict.fromkeys(name for each in rows for name in each.row.reported), OTHERS, strict=False))
     baselines = [each for each in rows if each.row.is_baseline and each.row.title in heights]
     kinds = [MethodStyle("linear probe", INK, "o"), MethodStyle("kNN", INK, "|")]
-    handles = [*map(legend_handle, kinds), *(_open_handle(source, marker) for source, marker in sources.items())]
+    handles = [*map(_handle, kinds), *(_open_handle(source, marker) for source, marker in sources.items())]
     for y, each in enumerate(rows):
         style = METHOD_STYLES.get(each.row.name.removesuffix("-ssl"), MethodStyle(each.row.title, INK, "o"))
         for source, value in each.row.reported.items():
@@ -151,7 +151,7 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
             panels["runs"].plot(*own, linewidth=1.8, color=shade)
             panels["relative"].plot(own[0], ratios, linewidth=1.8, color=shade)
         style = MethodStyle(f"{TCL}, {parameter} = {_value(each):,g}", matplotlib.colors.to_hex(shade), "o")
-        handles.append(legend_handle(style, linestyle="-"))
+        handles.append(_handle(style, line=True))
         _accuracy_mark(panels["accuracy"], each, _value(each), style, vertical=True)
         _paper_mark(panels["accuracy"], each, _value(each), vertical=True)
     if (own := supcon.curve(key)) is not None:
@@ -234,13 +234,11 @@ def _accuracy_mark(
     axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
 ) -> None:
     """With the interval over seeds, or that of the images of one seed; nothing if there is no result."""
-    spread = outcome.accuracy(column)
-    if spread is not None and spread.half is not None:
-        ends = (spread.mean - spread.half, spread.mean + spread.half)
-        _mark(axes, spread.mean, place, style, ends, vertical=vertical)
-    elif spread is not None:
-        ends = wilson_interval(spread.mean, outcome.scores(column)[0][1]["num_images"])
-        _mark(axes, spread.mean, place, style, ends, width=THIN, vertical=vertical)
+    if (spread := outcome.accuracy(column)) is not None:
+        mean, half = spread
+        images = wilson_interval(mean, outcome.scores(column)[0][1]["num_images"])
+        ends, width = (images, THIN) if half is None else ((mean - half, mean + half), THICK)
+        _mark(axes, mean, place, style, ends, width=width, vertical=vertical)
 
 
 def _paper_mark(axes: Axes, outcome: Outcome, place: float, *, vertical: bool = False) -> None:
@@ -271,10 +269,17 @@ def _conditions(outcomes: Sequence[Outcome]) -> str:
     return ", ".join(texts)
 
 
-def _open_handle(label: str, marker: str) -> Line2D:
+def _handle(style: MethodStyle, *, line: bool = False, filled: bool = True) -> Line2D:
+    """A mark in a legend."""
+    title, color, marker = style
+    face: str = color if filled else "none"
     return Line2D(
-        [], [], linestyle="none", marker=marker, markersize=6, markerfacecolor="none", color=MUTED, label=label
+        [], [], color=color, marker=marker, mfc=face, markersize=6, linestyle="-" if line else "none", label=title
     )
+
+
+def _open_handle(label: str, marker: str) -> Line2D:
+    return _handle(MethodStyle(label, MUTED, marker), filled=False)
 
 
 def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D]:
@@ -290,7 +295,7 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
 
 def _method_handles(methods: Sequence[str], outcomes: Sequence[Outcome]) -> list[Line2D]:
     papers = [_open_handle("open: the paper", "s")] if any(PAPER in each.row.reported for each in outcomes) else []
-    return [*(legend_handle(_style(method)) for method in methods), *papers, *_bar_handles(outcomes)]
+    return [*(_handle(_style(method)) for method in methods), *papers, *_bar_handles(outcomes)]
 
 
 def _with_legend(figure: Figure, title: str, handles: Sequence[Line2D | Patch]) -> Figure:

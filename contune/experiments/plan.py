@@ -100,44 +100,30 @@ class Experiment:
     def changed(self, changes: Iterable[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
         changes = tuple(changes)
-        keys = set(map(_key, changes))
-        rows = tuple(
-            replace(row, adapted=tuple(text for text in row.adapted if _key(text) not in keys)) for row in self.rows
-        )
-        overrides = (*self.overrides, *changes)
-        _check_overrides(rows, overrides)
-        new = replace(self, rows=rows, overrides=overrides, changes=changes)
-        computed = computed_settings(changes)
-        if not computed:
-            return new
-        kept = [
-            f"{row.title} keeps its own {_key(text)}"
-            for text in computed
-            for row in rows
-            if _key(text) in map(_key, row.overrides)
-        ]
-        but = f" ({', '.join(kept)})" if kept else ""
-        notes = [f"Settings changed for all runs: {' '.join(computed)}{but}."]
-        if any(PAPER in row.reported for row in rows):
-            notes.append("The paper's numbers are for other settings and are left out.")
-        rows = tuple(
-            replace(row, reported={k: v for k, v in row.reported.items() if k != PAPER}, reported_half=None)
-            for row in rows
-        )
-        return replace(new, rows=rows, notes=(*self.notes, *notes))
-
-
-def _check_overrides(rows: Sequence[PlanRow], overrides: Sequence[str]) -> None:
-    for key in map(_key, overrides):
-        if key == "run.seed":
-            raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
-        if all(key in map(_key, row.overrides) for row in rows):
-            raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
-    for row in rows:
-        try:
-            row.config(overrides, seed=0)
-        except UserError as error:
-            raise UserError(f"{error} ({row.title})") from None
+        overrides, keys, computed = (*self.overrides, *changes), set(map(_key, changes)), computed_settings(changes)
+        rows, notes = [], list(self.notes)
+        for row in self.rows:
+            adapted = tuple(text for text in row.adapted if _key(text) not in keys)
+            reported = {who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed}
+            half = None if computed else row.reported_half
+            rows.append(replace(row, adapted=adapted, reported=reported, reported_half=half))
+        for key in map(_key, overrides):
+            if key == "run.seed":
+                raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
+            if all(key in map(_key, row.overrides) for row in rows):
+                raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
+        for row in rows:
+            try:
+                row.config(overrides, seed=0)
+            except UserError as error:
+                raise UserError(f"{error} ({row.title})") from None
+        if computed:
+            kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
+            but = f"; {', '.join(kept)} kept its own" if kept else ""
+            notes.append(f"Settings changed for all runs: {' '.join(computed)}{but}.")
+            if any(PAPER in row.reported for row in self.rows):
+                notes.append("The paper's numbers are for other settings and are left out.")
+        return replace(self, rows=tuple(rows), overrides=overrides, changes=changes, notes=tuple(notes))
 
 
 def computed_settings(overrides: Iterable[str]) -> list[str]:

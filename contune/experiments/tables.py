@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from math import sqrt
 from statistics import mean
-from typing import NamedTuple
 
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1, judged_by
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, Result, protocols_differ
@@ -18,16 +17,12 @@ THEOREM_1 = "theorem1_share"
 SUPCONS = f"{SUPCON}'s on these batches"
 
 
-class Cell(NamedTuple):
-    text: str
-    bold: bool = False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Table:
     columns: tuple[str, ...]
     """The first column names the rows."""
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
+    """Cells in Markdown: the best is **bold**."""
     notes: tuple[str, ...]
     """How the numbers were measured."""
 
@@ -38,8 +33,7 @@ class Table:
 
     def markdown(self) -> str:
         rule = ["---:" if column in self.numbers else "---" for column in self.columns]
-        cells = [[f"**{cell.text}**" if cell.bold else cell.text for cell in row] for row in self.rows]
-        lines = ["| " + " | ".join(row) + " |" for row in [self.columns, rule, *cells]]
+        lines = ["| " + " | ".join(row) + " |" for row in [self.columns, rule, *self.rows]]
         return "\n".join([*lines, "", *(f"- {note}" for note in self.notes)]) + "\n"
 
 
@@ -69,8 +63,9 @@ def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     best = {TITLES[column]: _best(methods, column) for column in (LINEAR, KNN)}
     rows = []
     for each in (*methods, *baselines):
-        cells = [Cell(_text(value(each)), each is best.get(title)) for title, value in columns.items()]
-        rows.append((Cell(each.row.title), *cells))
+        cells = {title: _text(value(each)) for title, value in columns.items()}
+        bold = {title: f"**{cells[title]}**" for title in cells if each is best.get(title)}
+        rows.append((each.row.title, *(cells | bold).values()))
     notes = tuple(_notes(outcomes, (LINEAR, KNN)))
     return Table(columns=("method", *columns), rows=tuple(rows), notes=notes)
 
@@ -81,16 +76,16 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     quoted = {place for (_, place), each in cells.items() if PAPER in each.row.reported}
     rows = []
     for method in methods:
-        row = [Cell(method)]
+        row = [method]
         for place in places:
             each, rivals = cells.get((method, place)), [found for key, found in cells.items() if key[1] == place]
-            row += [_accuracy(each, rivals), *([Cell(_paper(each))] if place in quoted else [])]
+            row += [_accuracy(each, rivals), *([_paper(each)] if place in quoted else [])]
         rows.append(tuple(row))
     for lower, upper in pairwise(methods):
-        row = [Cell(f"{upper} − {lower}")]
+        row = [f"{upper} − {lower}"]
         for place in places:
             pair = cells.get((upper, place)), cells.get((lower, place))
-            row += [Cell(_difference(*pair)), *([Cell(_paper_difference(*pair, ".1f"))] if place in quoted else [])]
+            row += [_difference(*pair), *([_paper_difference(*pair, ".1f")] if place in quoted else [])]
         rows.append(tuple(row))
     columns = [title for place in places for title in (place, *([PAPER] if place in quoted else []))]
     first = f"by {experiment.setting}" if experiment.setting else "method"
@@ -107,16 +102,14 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         half = "" if each.row.reported_half is None else f" ± {each.row.reported_half:g}"
         paper = f"{each.row.reported[PAPER]:g}{half}" if PAPER in each.row.reported else NOTHING
         texts = [*(_text(each.accuracy(column)) for column in measures[1:]), str(len(each.results)), NOTHING]
-        rows.append(
-            (Cell(each.row.method), _accuracy(each, outcomes), *map(Cell, texts), *(Cell(paper) for _ in quoted))
-        )
+        rows.append((each.row.method, _accuracy(each, outcomes), *texts, *(paper for _ in quoted)))
     for lower, upper in combinations(outcomes, 2):
         found = upper.difference(lower)
         texts = [_text(upper.difference(lower, column)) for column in measures]
         texts += [NOTHING if found is None else str(found.num)]
         texts += [NOTHING if found is None or found.p is None else f"{found.p:.2g}"]
         texts += [_paper_difference(upper, lower, ".2f") for _ in quoted]
-        rows.append((Cell(f"{upper.row.method} − {lower.row.method}"), *map(Cell, texts)))
+        rows.append((f"{upper.row.method} − {lower.row.method}", *texts))
     notes = _notes(outcomes, measures)
     if any(len(each.results) > 1 for each in outcomes):
         notes.append(
@@ -144,7 +137,7 @@ def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Tabl
         for key in logged:
             texts += [_mean(each, key), NOTHING if each is supcon else _mean(each, f"supcon_{key}")]
         texts += [_mean(each, THEOREM_1, scale=100) for _ in theorem]
-        rows.append((Cell(each.row.title), _accuracy(each, outcomes), *map(Cell, texts)))
+        rows.append((each.row.title, _accuracy(each, outcomes), *texts))
     notes = _notes(outcomes, (TOP1,))
     notes.append(f"vs {SUPCON}: paired by seed; empty if the two rows have different seeds.")
     notes.append(
@@ -182,13 +175,14 @@ def _join(values: Iterable[object]) -> str:
     return ", ".join(dict.fromkeys(map(str, values)))
 
 
-def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome]) -> Cell:
+def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome]) -> str:
     """Top-1, in bold if it is the highest of several rivals, and a remark such as that some runs are missing."""
     spread, remark = (None, "") if outcome is None else (outcome.accuracy(), outcome.remark())
     if spread is None:
-        return Cell(remark or NOTHING)
+        return remark or NOTHING
     means = [found.mean for rival in rivals if (found := rival.accuracy()) is not None]
-    return Cell(f"{spread} ({remark})" if remark else str(spread), len(means) > 1 and spread.mean == max(means))
+    text = f"{spread} ({remark})" if remark else str(spread)
+    return f"**{text}**" if len(means) > 1 and spread.mean == max(means) else text
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
@@ -257,17 +251,11 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
 
 
 def _fact(title: str, outcomes: Sequence[Outcome], value_of: Callable[[Result], str]) -> list[str]:
-    """What holds for the results; if it is not the same for all, a note per value with the runs that have it."""
-    owners: dict[str, dict[str, list[str]]] = {}
+    """What holds for the results; if it is not the same for all, a note per value with the rows that have it."""
+    owners: dict[str, dict[str, None]] = {}
     for outcome in outcomes:
         for result in outcome.trained:
-            runs = owners.setdefault(value_of(result), {})
-            runs.setdefault(outcome.row.title, []).append(str(result["seed"]))
+            owners.setdefault(value_of(result), {})[outcome.row.title] = None
     if len(owners) == 1:
         return [f"{title}: {value}." for value in owners if value]
-    num_seeds = {each.row.title: len(each.results) for each in outcomes}
-    notes = []
-    for value, runs in owners.items():
-        names = [t if len(s) == num_seeds[t] else f"{t} (seed {', '.join(s)})" for t, s in runs.items()]
-        notes += [f"{title}: {value} – {'; '.join(names)}."] if value else []
-    return notes
+    return [f"{title}: {value} – {'; '.join(rows)}." for value, rows in owners.items() if value]

@@ -4,7 +4,6 @@ To add a format, write a function that fills a folder and explains how to load i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,19 +31,12 @@ RESIZED_TOLERANCE = 1e-2
 """Added for resized photos: a value half way between two gray levels may round up here and down there."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    folder: Path
-    files: tuple[str, ...]
-    deviation: float
-    """The largest difference from the run's features, relative to the largest feature if that is above 1."""
-
-
-def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half: bool = False) -> Exported:
+def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half: bool = False) -> tuple[Path, float]:
     """Writes the encoder of a run in the format `to` into the folder `out` [default: RUN/TO], with a model card.
 
     Loads the export again as a user would and compares it with the run's encoder on photos. If the features differ,
-    nothing is written. `half` stores the weights of an ONNX file in half precision.
+    nothing is written. `half` stores the weights of an ONNX file in half precision. Returns the folder and the largest
+    difference from the run's features, relative to the largest feature if that is above 1.
     """
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
@@ -67,8 +59,7 @@ def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half:
             part.replace(folder)
     except OSError as error:
         raise unwritable(folder, error) from error
-    files = tuple(sorted(path.name for path in folder.iterdir()))
-    return Exported(folder=folder, files=files, deviation=deviation)
+    return folder, deviation
 
 
 @torch.no_grad()
@@ -105,4 +96,4 @@ def deviation_of(expected: Tensor, found: Tensor) -> float:
     return float(share.nan_to_num(nan=float("inf")))
 
 
-__all__ = ["FORMATS", "Exported", "export_run"]
+__all__ = ["FORMATS", "export_run"]

@@ -44,7 +44,12 @@ def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Wr
         trained = f", trained on {result['data']} by {result['method']}"
         settings = {section: result["config"][section] for section in ("method", "augment", "optim")}
         training = f"Data: {result['data']}. Seed: {result['seed']}.\n\n```json\n{json.dumps(settings, indent=2)}\n```"
-        accuracy = _accuracy(result)
+        rows = [("", "top-1 %", "top-5 %", f"{result['split']} images", "protocol"), ("---",) * 5]
+        for measure in result["measures"]:
+            top1, top5 = f"{measure['top1']:.2f}", "–" if measure["top5"] is None else f"{measure['top5']:.2f}"
+            title, protocol = MEASURES[measure["name"]].short_title, measure["protocol"].replace("|", "\\|")
+            rows.append((title, top1, top5, f"{measure['num_images']:,}", protocol))
+        accuracy = "\n".join(f"| {' | '.join(cells)} |" for cells in rows) if result["measures"] else ""
         versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
         made = (
             f"Trained on {result['hardware']}, finished {result['finished']}, "
@@ -88,19 +93,3 @@ minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 
 {made}Exported by contune {__version__}. Compared with the run on photos, features differ by at most {deviation:.1e}.
 """
-
-
-def _accuracy(result: dict[str, Any]) -> str:
-    """A table of all measures; empty without any."""
-    rows = [
-        (
-            MEASURES[measure["name"]].short_title,
-            f"{measure['top1']:.2f}",
-            "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
-            f"{measure['num_images']:,}",
-            measure["protocol"].replace("|", "\\|"),
-        )
-        for measure in result["measures"]
-    ]
-    head = [("", "top-1 %", "top-5 %", f"{result['split']} images", "protocol"), ("---",) * 5]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in head + rows) if rows else ""

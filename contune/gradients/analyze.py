@@ -71,13 +71,12 @@ def analyze_run(
         method.load_state_dict(state["method"])
     except RuntimeError:
         raise UserError(f"the weights in {folder.path} do not fit these settings; leave model.* unchanged") from None
-    k1, k2 = method.knobs.k1, method.knobs.k2
-    if not isinstance(method, TCL):
-        asked = TCL.Settings(k1=5000.0, k2=1.0) if method.settings.needs_labels else TCL.Settings(k1=1.0, k2=1.5)
-        for key, value in tuned:
-            assign(asked, key.removeprefix("method."), value, key)
-        check(asked, "method.")
-        k1, k2 = asked.k1, asked.k2
+    usual = (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5)
+    asked = method.settings if isinstance(method, TCL) else TCL.Settings(k1=usual[0], k2=usual[1])
+    for key, value in tuned:
+        assign(asked, key.removeprefix("method."), value, key)
+    check(asked, "method.")
+    k1, k2 = (new if new != "auto" else old for new, old in zip((asked.k1, asked.k2), usual, strict=True))
     batches = _embeddings(setup, method.train(), num_batches)
     return {
         "run": str(folder.path),

@@ -13,9 +13,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from contune.console import plural
 from contune.errors import UserError
-from contune.files import atomic_file, check_like, make_parent, write_atomic
+from contune.files import check_like, make_parent, write_atomic
 from contune.report.page import escape, header, is_page, page, section, table
-from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, inline_svg, quiet, svg_text
+from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, inline_svg, quiet, save_figure, svg_text
 from contune.run import RunFolder
 
 NUMBERS_FILE, PAGE_FILE = "gradients.json", "gradients.html"
@@ -41,9 +41,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     write_atomic(folder / NUMBERS_FILE, json.dumps(found, indent=2) + "\n")
     with matplotlib.rc_context(STYLE):
         figure = draw(found)
-        write_atomic(folder / "gradients.svg", svg_text(figure, transparent=False))
-        with atomic_file(folder / "gradients.png") as part:
-            figure.savefig(part, format="png", dpi=160)
+        save_figure(figure, folder / "gradients")
         drawing = inline_svg(svg_text(figure), "Gradient responses by similarity, by k1 and by k2")
     facts = [
         f"<strong>{escape(found['encoder'])}</strong> encoder after {found['step']:,} steps",

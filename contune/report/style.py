@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping
 from io import StringIO
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+
+from contune.files import atomic_file, write_atomic
 
 INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
 """Text, secondary text, grid and background."""
@@ -75,13 +77,11 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTE
         side.set_visible(False)
 
 
-def legend_handle(
-    style: MethodStyle, label: str | None = None, linestyle: Literal["none", "-", "--"] = "none"
-) -> Line2D:
-    """A method's marker in a legend, with a line if `linestyle` says so."""
-    return Line2D(
-        [], [], color=style.color, marker=style.marker, markersize=6, linestyle=linestyle, label=label or style.title
-    )
+def save_figure(figure: Figure, path: Path) -> None:
+    """As .png and as .svg, for a `path` without ending."""
+    with atomic_file(path.with_suffix(".png")) as part:
+        figure.savefig(part, format="png", dpi=160)
+    write_atomic(path.with_suffix(".svg"), svg_text(figure, transparent=False))
 
 
 def svg_text(figure: Figure, *, transparent: bool = True) -> str:
