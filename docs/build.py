@@ -1,20 +1,21 @@
-"""Regenerates what the documents show: the README's table of results and pictures, the page of experiments.
+"""Regenerates what the documents show: the README's verdict and table, its pictures, the page of results.
 
-python docs/build.py                     tables and figures, from results/, and the picture of the loss
+python docs/build.py                     text and figures, from results/ and benchmarks/results/
 python docs/build.py --run runs/digits   also the map of the digits, from the encoder of that run
-python docs/build.py --check             write nothing; fail where a table or figure is not the one results/ gives
+python docs/build.py --check             write nothing; fail if a text or figure is not the one the files give
 """
 
 import argparse
 from pathlib import Path
 
-from experiment_tables import draw_figures, experiments_list, results_page, stale_figures
-from results_table import insert, results_table
+from experiment_tables import draw_figures, results_page, stale_figures
+from results_table import insert, results_table, verdict
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "results.md"
 RESULTS = ROOT / "results"
+BENCHMARKS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -23,9 +24,11 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a finished run of the recipe `digits`")
     parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
+    answer = verdict(RESULTS, BENCHMARKS)
+    readme = insert(README.read_text(), "verdict", answer)
     wanted = {
-        README: insert(README.read_text(), results_table(RESULTS) + experiments_list(RESULTS)),
-        PAGE: results_page(RESULTS, IMAGES),
+        README: insert(readme, "results", results_table(RESULTS)),
+        PAGE: results_page(RESULTS, IMAGES, answer),
     }
     if options.check:
         stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
@@ -35,7 +38,7 @@ def main() -> None:
     for path, text in wanted.items():
         path.write_text(text)
     draw_figures(RESULTS, IMAGES)
-    from drawings import draw_map, draw_pull  # matplotlib takes a while, and --check needs none
+    from drawings import draw_map, draw_pull  # matplotlib is slow to import, and --check needs none of it
 
     draw_pull(IMAGES / "pull.png")
     if options.run is not None:

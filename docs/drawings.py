@@ -1,4 +1,4 @@
-"""The README's pictures: a light card each, which reads on a dark page as well."""
+"""The README's pictures: each a light card, so that it reads on a dark page too."""
 
 import io
 import json
@@ -11,13 +11,15 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from matplotlib.patheffects import withStroke
 from PIL import Image
 
 import contune
 from contune.data import load_dataset
 from contune.report.plots import project
+from contune.report.style import BLUE, INK, METHOD_STYLES, MUTED, PURPLE, SKY
 
-CARD, INK, MUTED, LINE = "#fbfaf7", "#22252b", "#6d7280", "#dcdad3"
+CARD, LINE = "#fbfaf7", "#dcdad3"
 CLASSES = ("#4269d0", "#e08a00", "#d6336c", "#6c8f2f", "#2a9d8f",
            "#8a5cd1", "#9c5a35", "#1f8fd0", "#c2410c", "#5b6472")  # fmt: skip
 STYLE: dict[Any, Any] = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": MUTED, "font.size": 10}
@@ -37,19 +39,19 @@ def draw_map(path: Path, run: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = _card(9.6, 5.2)
         for column, title, measure, rows_MD in (
-            (0, "handwritten digits as raw pixels", "pixels-linear-fast", images_M1HW.flatten(1).float()),
-            (1, "the same digits after contune train", "linear-fast", features_MD),
+            (0, "Handwritten digits as raw pixels", "pixels-linear-fast", images_M1HW.flatten(1).float()),
+            (1, "The same digits after contune train", "linear-fast", features_MD),
         ):
             axes = figure.add_axes((0.02 + 0.49 * column, 0.03, 0.47, 0.79))
             figure.text(0.255 + 0.49 * column, 0.925, title, fontsize=12.5, ha="center")
-            words = f"a linear classifier on it gets {top1[measure]:.1f} % of unseen digits right"
+            words = f"A linear classifier gets {top1[measure]:.1f} % of unseen digits right"
             figure.text(0.255 + 0.49 * column, 0.87, words, fontsize=9.5, color=MUTED, ha="center")
             _scatter_digits(axes, project(rows_MD), images_M1HW[:, 0].numpy(), test.labels.tolist())
         _save(figure, path)
 
 
 def _scatter_digits(axes: Axes, xy_M2: np.ndarray, images_MHW: np.ndarray, labels: list[int]) -> None:
-    """Every second one of each class, so that they can be told apart."""
+    """Every second image of each class, so that they stay legible, and the name of each class at its center."""
     low_2, high_2 = xy_M2.min(axis=0), xy_M2.max(axis=0)
     xy_M2 = (xy_M2 - low_2) / (high_2 - low_2)
     half_width, half_height = 0.0145, 0.0165
@@ -60,6 +62,12 @@ def _scatter_digits(axes: Axes, xy_M2: np.ndarray, images_MHW: np.ndarray, label
         rgba_HW4[..., 3] = image_HW / 255
         extent = (x - half_width, x + half_width, y - half_height, y + half_height)
         axes.imshow(rgba_HW4, extent=extent, interpolation="bicubic")
+    for label in sorted(set(labels)):
+        own_C2 = xy_M2[np.asarray(labels) == label]
+        distances_C = np.linalg.norm(own_C2[:, None] - own_C2[None, :], axis=2).sum(axis=1)
+        x, y = own_C2[distances_C.argmin()]  # a median could fall between two clusters of the class
+        halo = [withStroke(linewidth=5, foreground=CARD)]
+        axes.text(x, y, str(label), color=INK, fontsize=17, weight="bold", ha="center", va="center", path_effects=halo)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="auto")
     axes.set_axis_off()
 
@@ -69,21 +77,21 @@ def draw_pull(path: Path) -> None:
     similarity_S = np.linspace(-0.2, 1, 61)
     with matplotlib.rc_context(STYLE):
         figure = _card(9.6, 4.1)
-        left, right = (figure.add_axes((x, 0.16, 0.40, 0.58)) for x in (0.075, 0.565))
-        for colour, name, k1, k2 in CURVES:
+        left, right = (figure.add_axes((x, 0.16, 0.40, 0.52)) for x in (0.075, 0.565))
+        for color, linestyle, name, k1, k2 in CURVES:
             pull_S, push_S = zip(*(responses(s, k1=k1, k2=k2) for s in similarity_S), strict=True)
             for axes, values_S in ((left, pull_S), (right, push_S)):
-                axes.plot(similarity_S, values_S, color=colour, linewidth=2.2, label=name)
+                axes.plot(similarity_S, values_S, color=color, linestyle=linestyle, linewidth=2.4, label=name)
         for axes, x, title, label in (
             (left, 0.075, "Pull towards a positive", "similarity of anchor and positive"),
             (right, 0.565, "Push from a negative", "similarity of anchor and negative"),
         ):
             _quiet(axes)
-            figure.text(x, 0.79, title, fontsize=12)
+            figure.text(x, 0.725, title, fontsize=12)
             axes.set_xlabel(label)
         left.axhline(0, color=MUTED, linewidth=1)
         left.text(-0.2, -0.08, "below zero: pushed away", fontsize=9, color=MUTED, va="top")
-        right.legend(facecolor=CARD, edgecolor="none", framealpha=1, loc="upper left", borderaxespad=0)
+        figure.legend(*right.get_legend_handles_labels(), ncols=4, frameon=False, loc=(0.07, 0.8), handlelength=3)
         figure.text(0.075, 0.91, SETTING, fontsize=9.5, color=MUTED)
         _save(figure, path)
 
@@ -94,16 +102,16 @@ SETTING = (
     f"Gradient of one anchor's loss with {NUM_POSITIVES} positives at similarity {OTHER_POSITIVES:g} and "
     f"{NUM_NEGATIVES} negatives at {NEGATIVES:g}, one of them moved; τ = {TEMPERATURE:g}"
 )
-CURVES = (
-    ("#6d7280", "SupCon", 0, 1),
-    ("#f0a33a", "TCL, k1 = 1000", 1000, 1),
-    ("#4269d0", "TCL, k1 = 4000", 4000, 1),
-    ("#c2255c", "TCL, k1 = 4000, k2 = 3", 4000, 3),
+CURVES: tuple[tuple[str, Any, str, float, float], ...] = (
+    (METHOD_STYLES["supcon"].color, (0, (5, 2)), "SupCon", 0, 1),
+    (SKY, "-", "TCL, k1 = 1000", 1000, 1),
+    (BLUE, "-", "TCL, k1 = 4000", 4000, 1),
+    (PURPLE, (0, (1.5, 1.5)), "TCL, k1 = 4000, k2 = 3", 4000, 3),
 )
 
 
 def responses(s: float, *, k1: float, k2: float) -> tuple[float, float]:
-    """X - P + Y of a positive at similarity s and P of a negative at s (lemma 2), by the loss's own gradient."""
+    """X - P + Y of a positive at similarity s and P of a negative at s (lemma 2), from the loss's own gradient."""
     return (
         -_coefficient(s, 0, k1=k1, k2=k2),
         _coefficient(s, NUM_POSITIVES, k1=k1, k2=k2),
@@ -149,7 +157,7 @@ def _card(width: float, height: float) -> Figure:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    """A PNG of 256 colours, the same bytes every time."""
+    """A PNG of 256 colors, the same bytes every time."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=DPI, transparent=True)
     image = Image.open(drawn).convert("RGBA").quantize(256, method=Image.Quantize.FASTOCTREE)

@@ -1,113 +1,204 @@
-"""The table of results in the README, from the files in results/."""
+"""The README's table of results and its verdict on TCL, from the files in results/ and benchmarks/results/."""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from math import sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, variance
 from typing import Any
 
+from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
+
 from contune.config import Config
+from contune.eval.measures import FAST, KNN, TOP1, judged_by
 from contune.experiments.plan import settings_key
 from contune.recipes.paper import Setting, paper_settings
 from contune.recipes.ssl import ROWS
-from contune.report.statistics import Spread
+from contune.report.statistics import Spread, paired
 
-START, END = "<!-- results: made by `make docs` -->", "<!-- end of results -->"
 METHODS = {"tcl": "TCL", "supcon": "SupCon", "cross-entropy": "cross-entropy"}
 METHODS |= {name: row.title for name, row in ROWS.items() if name != "tcl-ssl"}
-DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
-COLUMNS = ("data", "method", "encoder", "epochs", "top-1 %", "measured by", "kNN %", "the paper", "training", "files")
+DATA = {"cifar100": "CIFAR-100", "cifar10": "CIFAR-10", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
+ENCODERS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
+COLUMNS = ("data, encoder", "method", "top-1 %", "measure, seeds", "kNN top-1 %", "paper")
+FILE_COLUMNS = ("data, encoder", "method", "epochs", "training", "files")
 SHARED = "at a time shared"
-"""The words of a note by which a run was not alone on its machine."""
+"""The words of a note on a run that was not alone on its machine."""
+SETTING = "cifar100-{method}-resnet18-seed*.json"
+OTHER_ENGINES = ("eager", "graph", "float32-norm", "fp32", "unfused")
+"""TCL runs of the same setting that benchmarks/results/ holds as train-ENGINE-resnet18-seedN.json."""
 
 Result = dict[str, Any]
+Run = tuple[Path, Result]
 
 
-def insert(text: str, table: str) -> str:
-    """`text` with what stands between the two markers replaced."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise SystemExit(f"README.md has lost a marker of its table: {START} or {END}")
-    return f"{before}{START}\n{table}\n{END}{after}"
+def insert(text: str, name: str, block: str) -> str:
+    """`text` with what stands between the two markers of this name replaced."""
+    start, end = f"<!-- {name}: made by `make docs` -->", f"<!-- end of {name} -->"
+    before, found_start, rest = text.partition(start)
+    _, found_end, after = rest.partition(end)
+    if not found_start or not found_end:
+        raise SystemExit(f"README.md has lost a marker: {start} or {end}")
+    return f"{before}{start}\n{block}\n{end}{after}"
+
+
+def read_results(folder: Path, pattern: str = "*.json") -> list[Run]:
+    return [(path, json.loads(path.read_text())) for path in sorted(folder.glob(pattern))]
+
+
+# Does TCL help?
+
+
+def verdict(results: Path, benchmarks: Path) -> str:
+    """Markdown: TCL against SupCon and cross-entropy, over paired seeds and over every finished run."""
+    tcl, supcon, entropy = (
+        [result for _, result in read_results(results, SETTING.format(method=method))]
+        for method in ("tcl", "supcon", "cross-entropy")
+    )
+    again = results / "one-revision"
+    all_tcl = tcl + [result for _, result in read_results(again, SETTING.format(method="tcl"))]
+    all_supcon = supcon + [result for _, result in read_results(again, SETTING.format(method="supcon"))]
+    for engine in OTHER_ENGINES:
+        all_tcl += [result for _, result in read_results(benchmarks, f"train-{engine}-resnet18-seed*.json")]
+    seeds = difference(tcl, supcon)
+    every = welch([score(result) for result in all_tcl], [score(result) for result in all_supcon])
+    large = [read_results(results, f"cifar100-{method}-resnet50-seed0.json")[0][1] for method in ("tcl", "supcon")]
+    own, knn, fast = (difference(tcl, entropy, column) for column in (TOP1, KNN, FAST))
+    large_tcl, large_supcon = map(score, large)
+    num, num_all = f"{len(tcl)} paired seeds", f"{len(all_tcl)} TCL, {len(all_supcon)} SupCon"
+    lines = [
+        f"**Against SupCon, ResNet-18: {word(every)}.** Over {num}, TCL scores {signed(seeds)} points by the full "
+        "probe.",
+        f"Over all {len(all_tcl) + len(all_supcon)} finished runs ({num_all}) the difference is {signed(every)}"
+        f"{'.' if decided(every) else ', so they cannot be separated.'}",
+        f"**Against SupCon, ResNet-50: {'better' if large_tcl > large_supcon else 'not better'}.** By the full probe,",
+        f"TCL reaches {large_tcl:.2f} % and SupCon {large_supcon:.2f} %, with one seed each.",
+        f"**Against cross-entropy, ResNet-18: {word(own)}.** TCL's full probe scores {signed(own)} points over",
+        f"cross-entropy's own classifier ({num}). By kNN the difference is {signed(knn)}, by the fast probe "
+        f"{signed(fast)}.",
+    ]
+    return "\n".join(f"- {first}\n  {second}" for first, second in zip(lines[::2], lines[1::2], strict=True))
+
+
+def score(result: Result, column: str = TOP1) -> float:
+    found = judged_by(result, column)
+    assert found is not None, f"a run without {column}"
+    return float(found["top1"])
+
+
+def difference(ours: Sequence[Result], theirs: Sequence[Result], column: str = TOP1) -> Spread:
+    """Paired by seed."""
+    pairs = [(a, b) for a in ours for b in theirs if a["seed"] == b["seed"]]
+    return Spread(*paired([score(a, column) for a, _ in pairs], [score(b, column) for _, b in pairs])[:2])
+
+
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """The difference of two means, with the 95 % interval of Welch's t-test."""
+    a, b = variance(ours) / len(ours), variance(theirs) / len(theirs)
+    freedom = (a + b) ** 2 / (a**2 / (len(ours) - 1) + b**2 / (len(theirs) - 1))
+    return Spread(mean(ours) - mean(theirs), float(t.ppf(0.975, freedom)) * sqrt(a + b))
+
+
+def decided(spread: Spread) -> bool:
+    """Whether 0 is outside the interval."""
+    return abs(spread.mean) > (spread.half or 0.0)
+
+
+def word(spread: Spread) -> str:
+    return "open" if not decided(spread) else "better" if spread.mean > 0 else "worse"
+
+
+def signed(spread: Spread) -> str:
+    return f"{spread.mean:+.2f} ± {spread.half:.2f}".replace("-", "−")
+
+
+# The table
 
 
 def results_table(folder: Path) -> str:
-    """Markdown: one row for each set of runs that differ in their seed only, then what the words in it mean."""
-    groups = group_by_settings(read_results(folder))
-    protocols: dict[str, tuple[str, str]] = {}
-    lines = [_row(COLUMNS), _row(["---"] * len(COLUMNS))]
-    lines += [_row(_cells(group, protocols)) for group in groups]
-    lines += ["", "Measured on the test split, after the last epoch."]
-    return "\n".join([*lines, *_meanings(protocols), *_notes(groups)])
+    """Markdown: one row for each set of runs that differ in their seed only."""
+    return _table(COLUMNS, (_cells([result for _, result in group]) for group in group_by_settings(folder)))
 
 
-def read_results(folder: Path) -> list[tuple[Path, Result]]:
-    return [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+def files_table(folder: Path) -> str:
+    """Markdown: the files, epochs and training times of the same rows."""
+    return _table(FILE_COLUMNS, map(_file_cells, group_by_settings(folder)))
 
 
-def group_by_settings(results: Iterable[tuple[Path, Result]]) -> list[list[tuple[Path, Result]]]:
-    """Runs that differ in nothing but their seed, together; ordered by data set, encoder, length and method."""
-    groups: dict[str, list[tuple[Path, Result]]] = defaultdict(list)
-    for path, result in results:
+def group_by_settings(folder: Path) -> list[list[Run]]:
+    """Runs that differ in nothing but their seed, together; digits last."""
+    groups: dict[str, list[Run]] = defaultdict(list)
+    for path, result in read_results(folder):
         groups[settings_key(result) or path.name].append((path, result))
     return sorted(groups.values(), key=lambda group: _place(group[0][1]))
 
 
 def _place(result: Result) -> tuple[Any, ...]:
-    methods = list(METHODS)
+    data, methods = [*DATA, "digits"], list(METHODS)
     method = result["method"]
     place = methods.index(method) if method in methods else len(methods)
-    return result["data"], not _uses_labels(result), result["encoder"], result["epochs"], place, method
+    where = data.index(result["data"]) if result["data"] in data else len(data)
+    return where, not _uses_labels(result), result["encoder"], result["epochs"], place, method
 
 
-def _cells(group: list[tuple[Path, Result]], protocols: dict[str, tuple[str, str]]) -> list[str]:
-    """Puts into `protocols` what its measures are called and on which data they were first met."""
-    results = [result for _, result in group]
+def _cells(results: Sequence[Result]) -> list[str]:
     first = results[0]
-    measured = next(name for name in ("classifier", "linear", "knn") if f"{name}_top1" in first)
-    short = _short_name(measured, first)
-    data = DATA.get(str(first["data"]), str(first["data"]))
-    protocols.setdefault(first[f"{measured}_protocol"], (short, data))
-    protocols.setdefault(first["knn_protocol"], ("kNN", data))
-    probe_epochs = f" + {first['config']['eval']['linear_epochs']}" if short == "full probe" else ""
-    without_labels = "" if _uses_labels(first) else ", no labels"
+    num = len(results)
     return [
-        data,
-        METHODS.get(str(first["method"]), str(first["method"])) + without_labels,
-        first["encoder"],
-        f"{first['epochs']}{probe_epochs}",
-        str(Spread.of([result[f"{measured}_top1"] for result in results])),
-        short,
-        str(Spread.of([result["knn_top1"] for result in results])),
+        *_names(first),
+        str(Spread.of([score(result) for result in results])),
+        f"{measure_name(first)}, {num} seed{'s' * (num > 1)}",
+        str(Spread.of([score(result, KNN) for result in results])),
         _paper(first),
-        f"{_minutes(results)}, {first['hardware']}",
-        ", ".join(f"[seed {result['seed']}](results/{path.name})" for path, result in group),
     ]
 
 
-def _meanings(protocols: dict[str, tuple[str, str]]) -> list[str]:
-    """The data set is said where a word has several meanings."""
-    shorts = [short for short, _ in protocols.values()]
-    lines = [
-        f"- *{short}*{f' on {data}' if shorts.count(short) > 1 else ''}: {protocol}."
-        for protocol, (short, data) in protocols.items()
+def _file_cells(group: Sequence[Run]) -> list[str]:
+    results = [result for _, result in group]
+    probe = f" + {results[0]['config']['eval']['linear_epochs']}" if measure_name(results[0]) == "full probe" else ""
+    files = ", ".join(f"[seed {result['seed']}](../results/{path.name})" for path, result in group)
+    return [
+        *_names(results[0]),
+        f"{results[0]['epochs']}{probe}",
+        f"{_minutes(results)}, {results[0]['hardware']}",
+        files,
     ]
-    return sorted(lines, key=lambda line: shorts.index(line.split("*")[1]))
 
 
-def _minutes(results: list[Result]) -> str:
-    """The mean of those that had the machine to themselves, if any: the others say how many shared it."""
+def _names(result: Result) -> list[str]:
+    data, encoder, method = (str(result[key]) for key in ("data", "encoder", "method"))
+    without_labels = "" if _uses_labels(result) else ", no labels"
+    return [f"{DATA.get(data, data)}, {ENCODERS.get(encoder, encoder)}", METHODS.get(method, method) + without_labels]
+
+
+def measure_name(result: Result) -> str:
+    """Of the measure that a run is judged by."""
+    found = judged_by(result, TOP1)
+    assert found is not None
+    return {"linear": "full probe", "linear-fast": "fast probe"}.get(found["name"], found["name"])
+
+
+def protocols(folder: Path) -> dict[str, str]:
+    """The names of all protocols in the files below a folder; with the data set where a name has several."""
+    found: dict[str, tuple[str, str]] = {}
+    for _, result in read_results(folder, "**/*.json"):
+        for column in (TOP1, FAST, KNN) if "measures" in result else ():
+            measure = judged_by(result, column)
+            name = measure_name(result) if column == TOP1 else "fast probe" if column == FAST else "kNN"
+            if measure is not None:
+                found.setdefault(measure["protocol"], (name, DATA.get(result["data"], result["data"])))
+    names = [name for name, _ in found.values()]
+    return {
+        protocol: f"{name} on {data}" if names.count(name) > 1 else name for protocol, (name, data) in found.items()
+    }
+
+
+def _minutes(results: Sequence[Result]) -> str:
+    """The mean of runs that had the machine to themselves, if any."""
     alone = [result["seconds"] for result in results if SHARED not in result.get("note", "")]
     seconds = alone or [result["seconds"] for result in results]
-    return f"{mean(seconds) / 60:.1f} min" + ("" if alone else " beside others")
-
-
-def _short_name(measured: str, result: Result) -> str:
-    if measured != "linear":
-        return {"classifier": "classifier", "knn": "kNN"}[measured]
-    return "full probe" if result["config"]["eval"]["linear"] == "paper" else "fast probe"
+    return f"{mean(seconds) / 60:.1f} min" + ("" if alone else " on a shared device")
 
 
 def _paper(result: Result) -> str:
@@ -126,14 +217,5 @@ def _uses_labels(result: Result) -> bool:
     return Config.from_dict(result["config"]).method.settings.needs_labels
 
 
-def _notes(groups: list[list[tuple[Path, Result]]]) -> list[str]:
-    """Who shared a machine with how many is in the files; the table says that they did."""
-    by_note: dict[str, list[str]] = defaultdict(list)
-    for path, result in (run for group in groups for run in group):
-        if result.get("note") and SHARED not in result["note"]:
-            by_note[result["note"]].append(path.stem)
-    return [f"- Note on {', '.join(names)}: {note}." for note, names in by_note.items()]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in [columns, ["---"] * len(columns), *rows])
