@@ -1,4 +1,4 @@
-"""What mkdocs calls while it builds the site: pages that are made or live elsewhere, and their links."""
+"""Hooks of mkdocs: adds generated pages and documents from elsewhere in the repository, and fixes their links."""
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files

@@ -1,1 +1,1 @@
-"""Pages of the documentation site that are made while it is built, so that none can go stale."""
+"""Pages of the documentation site that are generated while it is built, so that none can go stale."""

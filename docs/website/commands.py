@@ -10,8 +10,9 @@ from contune.cli import app
 
 INTRODUCTION = """# Commands
 
-Made from the program itself while this site was built; `contune COMMAND --help` says the same. A bad value, an unknown
-name or a missing file ends a command with one sentence and exit code 2; `--debug` shows the traceback.
+Here you find every command with its arguments and options. The page is generated from the program;
+`contune COMMAND --help` says the same. Bad input ends a command with one sentence and exit code 2. A bug ends it with
+code 1 and the name of a traceback file. `--debug` prints the traceback.
 """
 
 
@@ -20,16 +21,9 @@ def commands_page() -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command with its full name, such as `bench loss`, in the order of `--help`."""
-
-    def walk(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-        for name, command in group.commands.items():
-            if hasattr(command, "commands"):
-                yield from walk(command, f"{prefix}{name} ")
-            else:
-                yield f"{prefix}{name}", command
-
-    return walk(typer.main.get_command(app), "")
+    """Every command by name, in the order of `--help`."""
+    group: Any = typer.main.get_command(app)
+    yield from group.commands.items()
 
 
 def _section(name: str, command: Any) -> str:
@@ -42,7 +36,7 @@ def _section(name: str, command: Any) -> str:
         *((f"`{_option_name(p)}`", p.help + _default(p)) for p in options),
     ]
     table = ["| | |", "| --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
-    shown = ["```", *examples, "```", ""] if examples else []
+    shown = ["```bash", *examples, "```", ""] if examples else []
     return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, *table, ""])
 
 
@@ -63,6 +57,9 @@ def _option_name(parameter: Any) -> str:
 
 
 def _default(parameter: Any) -> str:
+    """As `--help` shows it: the default, or what `show_default` says in words."""
     if parameter.required:
         return " Required."
+    if isinstance(parameter.show_default, str):
+        return f" Default: {parameter.show_default}."
     return "" if parameter.default in (None, "", False) else f" Default: `{parameter.default}`."

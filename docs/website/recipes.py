@@ -9,9 +9,9 @@ hide: [toc]
 
 # Recipes
 
-A recipe is a complete set of [settings](settings.md) by name. `contune train RECIPE` starts one, `KEY=VALUE` changes
-some of it, and `contune doctor RECIPE` looks at it first. Accuracies that "the paper has" or solo-learn has are theirs;
-what ours measured is under [results](../runs.md).
+Here you find every recipe, a complete set of [settings](settings.md) by name. `contune train RECIPE` runs one,
+`KEY=VALUE` changes some settings, and `contune doctor RECIPE` checks it first. Accuracies of the paper or of solo-learn
+are theirs; [results](../results.md) has ours.
 """
 COLUMNS = ("recipe", "what it trains", "encoder", "epochs", "images × views", "optimizer, lr")
 

@@ -1,11 +1,10 @@
-"""Documents that live elsewhere in the repository: shown as pages, and what pages link to taken along."""
+"""Documents that live elsewhere in the repository: shown as pages, with copies of the files they link to."""
 
 import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
 ROOT = Path(__file__).parent.parent.parent
-README_RESULTS = "runs.md"
 INCLUDED = {
     "how/kernels.md": "contune/kernels/README.md",
     "benchmarks.md": "benchmarks/README.md",
@@ -16,7 +15,6 @@ INCLUDED = {
 }
 """Pages of the site, and the documents that they are."""
 PAGE_OF = {document: page for page, document in INCLUDED.items()}
-README_BLOCK = re.compile(r"^## Results\n(.*?)(?=^## )", flags=re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 ITEM = re.compile(r"(?:[-*]|\d+\.) ")
 TAKEN_ALONG = "files"
@@ -25,7 +23,7 @@ TAKEN_ALONG = "files"
 
 def included_pages() -> dict[str, str]:
     """Their text, by page."""
-    return {**{page: _text(document) for page, document in INCLUDED.items()}, README_RESULTS: _readme_results()}
+    return {page: _text(document) for page, document in INCLUDED.items()}
 
 
 def linked_files(text: str, page: str) -> set[str]:
@@ -46,7 +44,7 @@ def with_site_links(text: str, page: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         target, heading = _target(match[1], page), match[2] or ""
         if target == "README.md":
-            there, heading = (README_RESULTS if heading == "#results" else "index.md"), ""
+            there, heading = ("results.md" if heading == "#results" else "index.md"), ""
         elif (ROOT / target).is_dir():
             there = f"{TAKEN_ALONG}/{target}/index.md"
         else:
@@ -74,15 +72,9 @@ def _text(document: str) -> str:
     return text if document.endswith(".md") else f"# {Path(document).name}\n\n```python\n{text}```\n"
 
 
-def _readme_results() -> str:
-    found = README_BLOCK.search(_text("README.md"))
-    assert found, "README.md has lost its section of results"
-    return f"---\nhide: [toc]\n---\n\n# Single runs\n{found[1]}"
-
-
 def _home_of(page: str) -> str:
     """The document in the repository that a page is made from."""
-    return "README.md" if page == README_RESULTS else INCLUDED.get(page, f"docs/{page}")
+    return INCLUDED.get(page, f"docs/{page}")
 
 
 def _target(link: str, page: str) -> str:

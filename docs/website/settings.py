@@ -11,13 +11,13 @@ from contune.methods import METHODS, find_method
 
 INTRODUCTION = """# Settings
 
-Every setting is a word `KEY=VALUE` on the command line: `contune train digits optim.epochs=40 method.k1=1000`. A recipe
-is a complete set of them; the defaults here are those of a setting that a recipe does not name. `none` stands for no
-value, true and false for yes and no; lists have commas between their values, or semicolons where the values have
-commas of their own.
+Here you find every setting with its default. On the command line a setting is a word `KEY=VALUE`:
+`contune train digits optim.epochs=40 method.k1=1000`. A recipe is a complete set of settings; the defaults below apply
+to what a recipe does not name. Write `none` for no value, and `true` or `false`. Separate the values of a list by
+commas, or by semicolons if the values contain commas.
 
-A run saves its settings in `config.json`, and the same command goes on with a run only if they are the same. Settings
-marked ⚙ say where and how a run is done, not what is computed: those may change.
+A run saves its settings in `config.json`. You can resume it only with the same settings. Those marked ⚙ say where and
+how a run is done, not what is computed, and may change.
 """
 
 
@@ -49,7 +49,7 @@ def _methods() -> str:
     parts = [
         "## method\n",
         "`method.name` is one of " + ", ".join(f"[`{name}`](#method-{name})" for name in METHODS) + "; "
-        f"`{MethodConfig().name}` if not given. The other keys of this section are the method's own.\n",
+        f"default: `{MethodConfig().name}`. The other keys of this section belong to the method.\n",
     ]
     for name in METHODS:
         method = find_method(name)
