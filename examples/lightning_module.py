@@ -1,10 +1,9 @@
-"""TCLLoss in a LightningModule: a small network on handwritten digits, some seconds of CPU.
+"""TCLLoss in a LightningModule: a small network on handwritten digits, a few seconds on a CPU.
 
 pip install lightning
 python examples/lightning_module.py
 
-Prints how many test digits the nearest training digit names rightly, by raw pixels and by learnt features:
-95.8 % and 96.8 %.
+Prints the accuracy of the nearest training digit on test digits: 95.8 % by raw pixels, 96.8 % by learned features.
 """
 
 import logging
@@ -79,7 +78,7 @@ def main() -> None:
     print(f"loss after {trainer.current_epoch} epochs: {trainer.callback_metrics['loss']:.3f}")
     for name, rows_ND in (("raw pixels", x_ND), ("features", features_ND)):
         hits_M = nearest_class(rows_ND[train], labels_N[train], rows_ND[test]) == labels_N[test]
-        print(f"nearest neighbour on {name}: {100 * hits_M.float().mean().item():.1f} % of {len(hits_M)} test digits")
+        print(f"nearest neighbor on {name}: {100 * hits_M.float().mean().item():.1f} % of {len(hits_M)} test digits")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Your own images, from a folder to nearest neighbours. Here the folder is made of digits, in a temporary place.
+"""Your own images, from a folder to nearest neighbors. Here the folder is temporary and holds digits.
 
 python examples/own_images.py
 
@@ -19,7 +19,7 @@ from contune.run import RunFolder
 from contune.train.session import train
 
 SETTINGS = (
-    "data.image_size=8",  # photos want the recipe's own size, and its augmentation with flips and colours
+    "data.image_size=8",  # photos want the recipe's own size, and its augmentation with flips and color jitter
     "augment.policy=digits",
     "model.encoder=resnet-mini",
     "method.k1=500",
@@ -39,7 +39,7 @@ def make_folder(folder: Path) -> None:
         Image.fromarray((pixels * 255 / 16).astype("uint8")).save(path)
 
 
-def show_neighbours(run: Path, photos: Path) -> None:
+def show_neighbors(run: Path, photos: Path) -> None:
     """For one held-out image of each class, the most similar training images."""
     encoder = contune.load_encoder(run)
     dataset = load_dataset(str(photos))
@@ -65,7 +65,7 @@ def main() -> None:
         config = find_recipe("images")().override([f"data.path={photos}", *SETTINGS])
         result = train(config, RunFolder(run))
         print(f"linear probe: {result['linear_top1']:.1f} %")
-        show_neighbours(run, photos)
+        show_neighbors(run, photos)
 
 
 if __name__ == "__main__":

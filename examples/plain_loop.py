@@ -1,4 +1,4 @@
-"""TCLLoss in a plain PyTorch loop: a small network on handwritten digits, a few seconds of CPU.
+"""TCLLoss in a plain PyTorch loop: a small network on handwritten digits, a few seconds on a CPU.
 
 python examples/plain_loop.py
 """
@@ -13,7 +13,7 @@ EPOCHS, BATCH = 30, 128
 
 
 def two_views(x_BD: Tensor) -> Tensor:
-    """The batch twice, each 8×8 image a little moved, turned and slanted in a way of its own."""
+    """The batch twice, with a small random affine change of each 8×8 image."""
     images_N1HW = x_BD.repeat(2, 1).unflatten(1, (1, 8, 8))
     change_N23 = torch.eye(2, 3) + 0.1 * torch.randn(len(images_N1HW), 2, 3)
     grid = nn.functional.affine_grid(change_N23, list(images_N1HW.shape), align_corners=False)
@@ -51,7 +51,7 @@ def main() -> None:
         features_ND = encoder(x_ND)
     for name, rows_ND in (("raw pixels", x_ND), ("features", features_ND)):
         hits_M = nearest_class(rows_ND[train], labels_N[train], rows_ND[test]) == labels_N[test]
-        print(f"nearest neighbour on {name}: {100 * hits_M.float().mean().item():.1f} % of {len(hits_M)} test digits")
+        print(f"nearest neighbor on {name}: {100 * hits_M.float().mean().item():.1f} % of {len(hits_M)} test digits")
 
 
 if __name__ == "__main__":

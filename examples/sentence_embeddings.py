@@ -1,15 +1,15 @@
-"""TCLLoss for text, in the shape that sentence-transformers wants a loss to have; some seconds of CPU, no download.
+"""TCLLoss for text, as a loss for sentence-transformers: a few seconds on a CPU, no download.
 
 python examples/sentence_embeddings.py [EPOCHS]
 
-The texts are the sentences with which Python's own modules document themselves, their labels the modules. For test
-sentences it prints how many of the ten most similar training sentences are from the same module, by bags of words and
-by learnt embeddings; with Python 3.11's documentation about 40 % and, after the usual 20 epochs, 58 %.
+The texts are sentences from the docstrings of Python's own modules; their labels are the modules. The script prints how
+many of the ten most similar training sentences share the module of a test sentence. With Python 3.11 that is about 40 %
+for bags of words and 58 % for learned embeddings after the default 20 epochs.
 
-`SentenceTCLLoss(model)` takes any model that turns features into {"sentence_embedding": (B, D)}, so a
-`SentenceTransformer` fits as it is: `SentenceTransformerTrainer(model, train_dataset=…, loss=SentenceTCLLoss(model))`
-with a column of sentences, or several that are all of the label's class, and a column `label`. The model here is a
-small one of its own, so that nothing has to be installed.
+`SentenceTCLLoss(model)` takes any model that turns features into {"sentence_embedding": (B, D)}, such as a
+`SentenceTransformer`: `SentenceTransformerTrainer(model, train_dataset=…, loss=SentenceTCLLoss(model))`. The dataset
+needs a column `label` and one or more columns of sentences of that label. The model here is a small
+one, so that nothing else has to be installed.
 """
 
 import importlib
@@ -94,7 +94,7 @@ def main(epochs: int) -> None:
     torch.manual_seed(0)
     texts, labels = zip(*documented(), strict=True)
     labels_N = torch.tensor(labels)
-    test_N = torch.arange(len(texts)) % 20 >= 15  # runs of neighbours, so that a function seldom is on both sides
+    test_N = torch.arange(len(texts)) % 20 >= 15  # runs of neighbors, so that a function seldom is on both sides
     model = SmallTextModel()
     input_ids = model.tokenize(list(texts))["input_ids"]
     loss_function = SentenceTCLLoss(model, k1=500)

@@ -1,9 +1,9 @@
-"""Contrastive training as a step of a scikit-learn pipeline: handwritten digits, about half a minute of CPU.
+"""Contrastive training as a step of a scikit-learn pipeline: handwritten digits, about half a minute on a CPU.
 
 python examples/sklearn_pipeline.py [EPOCHS]
 
-Prints how many of the test digits logistic regression gets right on raw pixels and on learnt features:
-94.0 % and, after the usual 10 epochs, 98.4 %.
+Prints the test accuracy of logistic regression: 94.0 % on raw pixels, 98.4 % on learned features after the default 10
+epochs.
 """
 
 import sys
@@ -33,7 +33,7 @@ def main(epochs: int) -> None:
         epochs=epochs,
         batch_size=64,
         learning_rate=0.1,
-        augmentation="digits",  # photos want flips and colours: leave it out
+        augmentation="digits",  # leave this out for photos, which need flips and color jitter
         settings={"method.k1": 500},
         random_state=0,
     )

@@ -2,8 +2,8 @@
 
 python examples/timm_training.py [--model resnet18 --epochs 50 --opt lamb --lr 5e-3 ...]
 
-Here it learns from handwritten digits, half a minute of CPU, and prints how many test digits the nearest training
-digit names rightly before and after training: 68 % and, after the usual 12 epochs, 98 %.
+It trains on handwritten digits, half a minute on a CPU. It prints the accuracy of the nearest training digit on test
+digits: 68 % before training and 98 % after the default 12 epochs.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def view(x_B1HW: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def nearest_neighbour(model: nn.Module, x_N1HW: Tensor, labels_N: Tensor, num_train: int) -> float:
+def nearest_neighbor(model: nn.Module, x_N1HW: Tensor, labels_N: Tensor, num_train: int) -> float:
     """Per cent of the images after the first `num_train` whose most similar one among those has their class."""
     model.eval()
     features_ND = nn.functional.normalize(torch.cat([model(part) for part in x_N1HW.split(256)]))
@@ -84,15 +84,13 @@ def main(args: argparse.Namespace) -> None:
         nn.ModuleList([model, projector]), opt=args.opt, lr=args.lr, weight_decay=args.weight_decay
     )
     scheduler, num_epochs = create_scheduler_v2(optimizer, sched="cosine", num_epochs=args.epochs, warmup_epochs=1)
-    print(
-        f"before: {nearest_neighbour(model, x_N1HW, labels_N, num_train):.1f} % of {len(labels_N) - num_train} digits"
-    )
+    print(f"before: {nearest_neighbor(model, x_N1HW, labels_N, num_train):.1f} % of {len(labels_N) - num_train} digits")
     for epoch in range(num_epochs):
         scheduler.step(epoch)
         order = torch.randperm(num_train)[: num_train // args.batch_size * args.batch_size].split(args.batch_size)
         loss = train_one_epoch(model, projector, criterion, [(x_N1HW[b], labels_N[b]) for b in order], optimizer)
         print(f"epoch {epoch + 1}: loss {loss:.3f}")
-    print(f"after: {nearest_neighbour(model, x_N1HW, labels_N, num_train):.1f} % of {len(labels_N) - num_train} digits")
+    print(f"after: {nearest_neighbor(model, x_N1HW, labels_N, num_train):.1f} % of {len(labels_N) - num_train} digits")
 
 
 if __name__ == "__main__":
