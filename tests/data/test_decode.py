@@ -15,7 +15,7 @@ from fuzzing import cases, damaged, for_all, seeds
 from pictures import WAYS, as_image, bomb, encoded, random_pixels
 from PIL import Image
 
-from contune.check import inspect_range
+from contune.check import inspect
 from contune.data import EncodedImages
 from contune.data.decode import (
     BrokenImageError,
@@ -159,7 +159,7 @@ def test_every_kind_of_broken_file_has_the_same_reason_for_every_reader(tmp_path
         with pytest.raises(BrokenImageError, match="'the file'") as caught:
             decode(path, size=size)
         reasons.append(caught.value.reason)
-    assert reasons[0] == reasons[1] == inspect_range(EncodedImages([path], ["the file"]), range(1))[0].reason
+    assert reasons[0] == reasons[1] == inspect(EncodedImages([path], ["the file"]), range(1))[0].reason
     assert reasons[0].startswith(begins)
 
 
