@@ -96,6 +96,20 @@ def _k1(data: str, *values: int) -> list[PlanRow]:
     return [_row(data, TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in values]
 
 
+def _sweep(setting: str, what: str, summary: str, rows: Sequence[PlanRow], *notes: str) -> Experiment:
+    """SupCon and TCL at several values of a setting; on digits in 10 epochs."""
+    short = ("optim.epochs=10",) if what.endswith("digits") else ()
+    return Experiment(
+        title=f"SupCon and TCL: {what}",
+        summary=summary,
+        rows=tuple(rows),
+        layout="sweep",
+        setting=setting,
+        overrides=short,
+        notes=notes,
+    )
+
+
 def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> tuple[PlanRow, ...]:
     """A row per self-supervised method, and the untrained encoder."""
     rows = []
@@ -134,10 +148,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=_table1_digits((SUPCON, TCL), epochs=40),
         layout="grid",
     ),
-    "fig-batch": Experiment(
-        title="SupCon and TCL: batch sizes, CIFAR-100",
-        summary=f"Figure 2a: SupCon and TCL at batch sizes from 32 to 1024, CIFAR-100, ResNet-50; {WHERE}.",
-        rows=(
+    "fig-batch": _sweep(
+        "batch size",
+        "batch sizes, CIFAR-100",
+        f"Figure 2a: SupCon and TCL at batch sizes from 32 to 1024, CIFAR-100, ResNet-50; {WHERE}.",
+        [
             *_pair("cifar100", "32", *_batch(32, lr=8e-3), tcl=("method.k1=5000",)),
             *_pair("cifar100", "64", *_batch(64, lr=9e-3), tcl=("method.k1=7500",)),
             *_pair("cifar100", "128", *_batch(128, lr=0.1), tcl=("method.k1=5000",)),
@@ -145,92 +160,73 @@ EXPERIMENTS: dict[str, Experiment] = {
             _row("cifar100", TCL, "256", *_batch(256, lr=0.2), "method.k1=4000", paper=TABLE_1["cifar100"]["tcl"]),
             *_pair("cifar100", "512", *_batch(512, lr=0.5), tcl=("method.k1=4000",)),
             *_pair("cifar100", "1024", *_batch(1024, lr=1.0), tcl=("method.k1=4000",)),
-        ),
-        layout="sweep",
-        setting="batch size",
-        notes=(
-            "Batch sizes count views. The probe's batches always have 256 images.",
-            "The paper prints only the numbers of 256 (table 1). In its figure TCL is above SupCon throughout.",
-        ),
+        ],
+        "Batch sizes count views. The probe's batches always have 256 images.",
+        "The paper prints only the numbers of 256 (table 1). In its figure TCL is above SupCon throughout.",
     ),
-    "fig-batch-digits": Experiment(
-        title="SupCon and TCL: batch sizes, handwritten digits",
-        summary="Figure 2a, small: SupCon and TCL at batch sizes from 32 to 256, digits; a CPU, three minutes.",
-        rows=tuple(
-            row for size in (32, 64, 128, 256) for row in _pair("digits", f"{size}", *_batch(size, lr=0.1 * size / 128))
-        ),
-        layout="sweep",
-        setting="batch size",
-        overrides=("optim.epochs=10",),
+    "fig-batch-digits": _sweep(
+        "batch size",
+        "batch sizes, handwritten digits",
+        "Figure 2a, small: SupCon and TCL at batch sizes from 32 to 256, digits; a CPU, three minutes.",
+        [row for n in (32, 64, 128, 256) for row in _pair("digits", f"{n}", *_batch(n, lr=0.1 * n / 128))],
     ),
-    "fig-encoder": Experiment(
-        title="SupCon and TCL: encoders, CIFAR-100",
-        summary=f"Figure 2b: SupCon and TCL with ResNet-18, 34, 50 and 101, CIFAR-100; {WHERE}.",
-        rows=(
+    "fig-encoder": _sweep(
+        "encoder",
+        "encoders, CIFAR-100",
+        f"Figure 2b: SupCon and TCL with ResNet-18, 34, 50 and 101, CIFAR-100; {WHERE}.",
+        [
             *_pair("cifar100", "ResNet-18", "model.encoder=resnet18", *_batch(128, lr=0.1), tcl=K1_5000),
             *_pair("cifar100", "ResNet-34", "model.encoder=resnet34", *_batch(128, lr=0.1), tcl=K1_5000),
             *_pair("cifar100", "ResNet-50", "model.encoder=resnet50", *_batch(128, lr=0.1), tcl=K1_5000),
             *_pair("cifar100", "ResNet-101", "model.encoder=resnet101", *_batch(128, lr=0.09), tcl=K1_5000),
-        ),
-        layout="sweep",
-        setting="encoder",
-        notes=(UNPRINTED,),
+        ],
+        UNPRINTED,
     ),
-    "fig-encoder-digits": Experiment(
-        title="SupCon and TCL: encoders, handwritten digits",
-        summary="Figure 2b, small: SupCon and TCL with two encoders, handwritten digits; a CPU, four minutes.",
-        rows=(
+    "fig-encoder-digits": _sweep(
+        "encoder",
+        "encoders, handwritten digits",
+        "Figure 2b, small: SupCon and TCL with two encoders, handwritten digits; a CPU, four minutes.",
+        [
             *_pair("digits", "mini"),
             *_pair("digits", "ResNet-18", "model.encoder=resnet18", adapted=("optim.epochs=5",)),
-        ),
-        layout="sweep",
-        setting="encoder",
-        overrides=("optim.epochs=10",),
+        ],
     ),
-    "fig-projector": Experiment(
-        title="SupCon and TCL: embedding sizes, CIFAR-100",
-        summary=f"Figure 2c: SupCon and TCL with embeddings of 64 to 2048 numbers, CIFAR-100, ResNet-50; {WHERE}.",
-        rows=tuple(
+    "fig-projector": _sweep(
+        "size of the embedding",
+        "embedding sizes, CIFAR-100",
+        f"Figure 2c: SupCon and TCL with embeddings of 64 to 2048 numbers, CIFAR-100, ResNet-50; {WHERE}.",
+        [
             row
             for size in (64, 128, 256, 512, 1024, 2048)
             for row in _pair("cifar100", f"{size}", *_batch(128, lr=0.1), f"method.projector_dim={size}", tcl=K1_5000)
-        ),
-        layout="sweep",
-        setting="size of the embedding",
-        notes=(f"{UNPRINTED} It says that 64 is worst and 2048 is best, where TCL leads SupCon by 1.2 points.",),
+        ],
+        f"{UNPRINTED} It says that 64 is worst and 2048 is best, where TCL leads SupCon by 1.2 points.",
     ),
-    "fig-projector-digits": Experiment(
-        title="SupCon and TCL: embedding sizes, handwritten digits",
-        summary="Figure 2c, small: SupCon and TCL with embeddings of 8 to 512 numbers, digits; a CPU, three minutes.",
-        rows=tuple(
-            row for size in (8, 32, 128, 512) for row in _pair("digits", f"{size}", f"method.projector_dim={size}")
-        ),
-        layout="sweep",
-        setting="size of the embedding",
-        overrides=("optim.epochs=10",),
+    "fig-projector-digits": _sweep(
+        "size of the embedding",
+        "embedding sizes, handwritten digits",
+        "Figure 2c, small: SupCon and TCL with embeddings of 8 to 512 numbers, digits; a CPU, three minutes.",
+        [row for size in (8, 32, 128, 512) for row in _pair("digits", f"{size}", f"method.projector_dim={size}")],
     ),
-    "fig-augment": Experiment(
-        title="SupCon and TCL: augmentations, CIFAR-100",
-        summary=f"Figure 2d: SupCon and TCL under AutoAugment and SimAugment, CIFAR-100, ResNet-50; {WHERE}.",
-        rows=(
+    "fig-augment": _sweep(
+        "augmentation",
+        "augmentations, CIFAR-100",
+        f"Figure 2d: SupCon and TCL under AutoAugment and SimAugment, CIFAR-100, ResNet-50; {WHERE}.",
+        [
             *_pair("cifar100", "AutoAugment", *_batch(128, lr=0.1), tcl=K1_5000),
             _row("cifar100", SUPCON, "SimAugment", *SIMAUGMENT, suffix="-250"),
             _row("cifar100", TCL, "SimAugment", *SIMAUGMENT, *K1_5000, "method.k2=1.2", suffix="-250"),
-        ),
-        layout="sweep",
-        setting="augmentation",
-        notes=(f"{UNPRINTED} As there, SimAugment has no blur and 250 epochs in all, AutoAugment 150.",),
+        ],
+        f"{UNPRINTED} As there, SimAugment has no blur and 250 epochs in all, AutoAugment 150.",
     ),
-    "fig-augment-digits": Experiment(
-        title="SupCon and TCL: augmentations, handwritten digits",
-        summary="Figure 2d, small: SupCon and TCL on digits that move much or little; a CPU, a minute.",
-        rows=(
+    "fig-augment-digits": _sweep(
+        "augmentation",
+        "augmentations, handwritten digits",
+        "Figure 2d, small: SupCon and TCL on digits that move much or little; a CPU, a minute.",
+        [
             *_pair("digits", "strong"),
             *_pair("digits", "weak", f"augment.policy={ssl.BARELY_MOVED_DIGITS}", tcl=("method.k2=1.2",)),
-        ),
-        layout="sweep",
-        setting="augmentation",
-        overrides=("optim.epochs=10",),
+        ],
     ),
     "fig-k1": Experiment(
         title="Effect of k1, CIFAR-100",
