@@ -24,7 +24,7 @@ from contune.data.loader import build_loader
 from contune.device import choose_device
 from contune.embedding import image_set
 from contune.errors import UserError
-from contune.eval.features import extract_features
+from contune.eval.probes import extract_features
 from contune.files import make_parent, write_atomic
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE

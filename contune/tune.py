@@ -38,7 +38,7 @@ from contune.methods import Method
 from contune.methods.tcl import TCL
 from contune.report import wilson_interval
 from contune.run import RunFolder
-from contune.train.checkpoint import CHECKPOINT, PREVIOUS
+from contune.train.log import CHECKPOINT, PREVIOUS
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
 from contune.train.session import train
 from contune.train.setup import Setup, broken_image_hint, open_dataset

@@ -11,9 +11,8 @@ from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
-from contune.eval.features import extract_features
 from contune.eval.measures import MEASURES, PREFERENCES, TOP1
-from contune.eval.probes import WEIGHT_PENALTY, Capture, fit_logistic, knn_scores, train_linear
+from contune.eval.probes import WEIGHT_PENALTY, Capture, extract_features, fit_logistic, knn_scores, train_linear
 from contune.models.saved import Classifier, EncoderSpec
 
 RAW_PIXEL_LIMIT = 2_000_000

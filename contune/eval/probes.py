@@ -1,4 +1,4 @@
-"""Class scores from a frozen encoder: weighted kNN, logistic regression on features, and the paper's linear probe.
+"""A frozen encoder's features, and class scores from it: weighted kNN, logistic regression, the paper's linear probe.
 
 Shapes: N training and M test images, D features, K classes.
 """
@@ -14,14 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.console import Advance
-from contune.data.augment import Augmenter
-from contune.data.loader import Loader
+from contune.data.augment import Augmenter, eval_transform
+from contune.data.loader import Loader, in_order
 from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
+from contune.models.saved import EncoderSpec
 
 if TYPE_CHECKING:
     from contune.data.augment.simaugment import Crops
 
+EVAL_BATCH = 512
 WEIGHT_PENALTY = 1e-4
 MAX_ITERATIONS = 200
 CONSTANT = 1e-6
@@ -35,6 +37,36 @@ Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
 """One training step: from raw images and labels to scalars worth a curve."""
 Capture = Callable[[Step, torch.Generator], Step]
 """Turns a step into the same step as a CUDA graph."""
+
+
+@torch.no_grad()
+def extract_features(
+    encoder: nn.Module,
+    loader: Loader,
+    spec: EncoderSpec,
+    *,
+    autocast: Autocast = nullcontext,
+    advance: Advance | None = None,
+) -> Tensor:
+    """The features of each image as it looks at test time: float32 (N, num_features), in the loader's order.
+
+    The encoder is left in evaluation mode.
+    """
+    encoder.eval()
+    parts: list[Tensor] = []
+    done, autotune = 0, torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False  # a single pass is over before autotuning would pay
+    try:
+        for images_BCHW, _ in loader.batches(in_order(len(loader), EVAL_BATCH)):
+            x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
+            with autocast():
+                parts.append(encoder(x_BCHW).float())
+            done += len(images_BCHW)
+            if advance is not None:
+                advance(done, "")
+    finally:
+        torch.backends.cudnn.benchmark = autotune
+    return torch.cat(parts)
 
 
 @torch.no_grad()

@@ -23,7 +23,7 @@ from contune.models import load_encoder
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
 from contune.train import setup as training
-from contune.train.checkpoint import CHECKPOINT, load_checkpoint
+from contune.train.log import CHECKPOINT, load_checkpoint
 from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
 from contune.train.trainer import AUGMENT_STREAM
 

@@ -13,8 +13,8 @@ from typing import Any
 from contune.config import MACHINE_SETTINGS
 from contune.console import plural, progress
 from contune.errors import UserError
-from contune.eval.features import extract_features
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
+from contune.eval.probes import extract_features
 from contune.files import atomic_file, check_like, make_parent, write_atomic
 from contune.models import load_encoder
 from contune.models.saved import load_classifier

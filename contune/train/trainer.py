@@ -20,7 +20,6 @@ from contune.errors import UserError
 from contune.methods import Method
 from contune.methods.base import labels_of_views
 from contune.run import RunFolder
-from contune.train.checkpoint import load_checkpoint, save_checkpoint
 from contune.train.engine import (
     CapturedStep,
     Step,
@@ -30,7 +29,7 @@ from contune.train.engine import (
     compiled_forward,
     eager_forward,
 )
-from contune.train.log import MetricsLog, log_interval
+from contune.train.log import MetricsLog, load_checkpoint, log_interval, save_checkpoint
 from contune.train.monitors import Guard, OnlineProbe, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 from contune.train.setup import Setup, epoch_indices, local_batch, view_policies

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from contune.data.augment import Augmenter, build_policy
 from contune.data.loader import ResidentLoader
-from contune.eval import features, probes
-from contune.eval.features import extract_features
-from contune.eval.probes import fit_logistic, knn_scores, train_linear
+from contune.eval import probes
+from contune.eval.probes import extract_features, fit_logistic, knn_scores, train_linear
 from contune.models import EncoderSpec
 
 SPEC = EncoderSpec(
@@ -117,7 +116,7 @@ def train_probe(backbone: nn.Module, **options: Any) -> nn.Linear:
 @pytest.mark.parametrize("tuned", [False, True])
 def test_features_are_in_order_and_of_each_image_alone(tuned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone, (images, labels_N) = encoder(), bright_or_dark()
-    monkeypatch.setattr(features, "EVAL_BATCH", 7)
+    monkeypatch.setattr(probes, "EVAL_BATCH", 7)
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", tuned)
     done: list[int] = []
     before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}

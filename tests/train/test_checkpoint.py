@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from contune.errors import UserError
-from contune.train.checkpoint import load_checkpoint, read_checkpoint, save_checkpoint
+from contune.train.log import load_checkpoint, read_checkpoint, save_checkpoint
 
 CPU = torch.device("cpu")
 WEIGHTS = torch.arange(1000.0)

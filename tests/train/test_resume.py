@@ -19,7 +19,7 @@ from torch import Tensor
 from contune.methods import METHODS
 from contune.recipes import RECIPES
 from contune.train import session, signals
-from contune.train.checkpoint import read_checkpoint, save_checkpoint
+from contune.train.log import read_checkpoint, save_checkpoint
 from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.train.trainer import Trainer
 

@@ -14,7 +14,7 @@ from contune import files
 from contune.errors import UserError
 from contune.recipes import RECIPES
 from contune.run import RunFolder
-from contune.train import checkpoint, session
+from contune.train import log, session
 from contune.train.session import evaluate_run
 
 SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
@@ -110,7 +110,7 @@ def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_i
         return session.train(config, folder, write_report=lambda path, **values: path.write_text("a report"))
 
     with monkeypatch.context() as patch:
-        for module in (files, checkpoint):
+        for module in (files, log):
             patch.setattr(module, "sync", failing)
         with pytest.raises(UserError, match=rf"\({name}\): No space left"):
             train_it()
