@@ -69,12 +69,6 @@ def test_an_engine_that_is_not_possible_is_an_error(name: str, device: torch.dev
         choose_engine(name, device=device, num_steps=LONG, fusable=fusable)
 
 
-ignores_torchs_own_warnings = pytest.mark.filterwarnings(
-    "ignore:.*torch.jit:DeprecationWarning", "ignore:.*TensorFloat32", "ignore:.*_prims_common.check:FutureWarning"
-)
-
-
-@ignores_torchs_own_warnings
 @pytest.mark.parametrize("name", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
 def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the compiler's front end, which finds what it cannot trace; its code generator is torch's to test."""
@@ -175,7 +169,6 @@ def reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.gpu
-@ignores_torchs_own_warnings
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize(("engine", "tolerance"), [("graph", 2e-3), ("compile", 1e-2), ("fused", 1e-2)])
 def test_every_engine_has_the_curves_of_the_eager_one(engine: str, tolerance: float, tmp_path: Path) -> None:
@@ -192,7 +185,6 @@ def test_every_engine_has_the_curves_of_the_eager_one(engine: str, tolerance: fl
 
 
 @pytest.mark.gpu
-@ignores_torchs_own_warnings
 @pytest.mark.usefixtures("reproducible")
 @pytest.mark.parametrize("engine", ["graph", "compile", "fused"])
 def test_a_stopped_run_resumes_exactly(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
