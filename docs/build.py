@@ -1,4 +1,4 @@
-"""Regenerates what the documents show: the README's verdict and table, its pictures, the page of results.
+"""Regenerates what the documents show: the README's numbers and pictures, and the page of results.
 
 python docs/build.py                     text and figures, from results/ and benchmarks/results/
 python docs/build.py --run runs/digits   also the map of the digits, from the encoder of that run
@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from experiment_tables import draw_figures, results_page, stale_figures
-from results_table import insert, results_table, verdict
+from results_table import insert, results_table, verdict, why
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
     answer = verdict(RESULTS, BENCHMARKS)
-    readme = insert(README.read_text(), "verdict", answer)
+    readme = insert(insert(README.read_text(), "numbers", why(BENCHMARKS)), "verdict", answer)
     wanted = {
         README: insert(readme, "results", results_table(RESULTS)),
         PAGE: results_page(RESULTS, IMAGES, answer),

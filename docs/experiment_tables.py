@@ -24,6 +24,8 @@ MADE_FROM = "made-from"
 FIRST = ("ci", "fig-k1", "fig-k2", "ssl-cifar100")
 SHARED_NOTES = ("Top-1 on the", "± is the", "On a CPU,", "Differences are", "Gradients:", "vs ", "online probe:")
 """Beginnings of notes that hold for every table. The page states them once, at its end."""
+CAVEATS = ("The paper's numbers", "Settings changed", "What others report", "DINO:")
+"""Beginnings of notes that a reader of the table must not miss."""
 MEASURING = "How accuracy is measured"
 
 HEAD = """# Results
@@ -111,6 +113,8 @@ def _section(
 ) -> str:
     table, *_ = make_table(experiment, outcomes).markdown().split("\n\n")
     notes = [note for note in make_table(experiment, outcomes).notes if not note.startswith(SHARED_NOTES)]
+    caveats = [note for note in notes if note.startswith(CAVEATS)]
+    notes = [note for note in notes if note not in caveats]
     for protocol, name in names.items():
         notes = [note.replace(protocol, f"[{name}](#{slug(MEASURING)})") for note in notes]
     command = " ".join(["contune experiment", experiment.name, *experiment.changes])
@@ -123,6 +127,8 @@ def _section(
 
 {table}
 
+{chr(10).join(caveats)}
+
 ```bash
 {command}
 ```
@@ -133,7 +139,7 @@ def _section(
 {chr(10).join(f"- {note}" for note in notes)}
 
 </details>
-""".replace("\n\n\n", "\n")
+""".replace("\n\n\n\n", "\n\n")
 
 
 # One sentence with the main numbers, by layout.
@@ -158,7 +164,7 @@ def _gradients_sentence(outcomes: list[Outcome]) -> str:
         return ""
     shown = dict.fromkeys([scored[0].row.title, scored[-1].row.title])
     parts = [_named(each) for each in tuned if each.row.title in shown]
-    return f"{'; '.join([*parts, _named(supcon[0])])}, by the {_measure(scored[0])}."
+    return f"By the {_measure(scored[0])}: {'; '.join([*parts, _named(supcon[0])])}."
 
 
 def _methods_sentence(outcomes: list[Outcome]) -> str:
@@ -168,12 +174,12 @@ def _methods_sentence(outcomes: list[Outcome]) -> str:
         return ""
     best = max(finished, key=lambda each: (each.accuracy(LINEAR) or Spread(0)).mean)
     shown = [best, *(each for each in finished if each.row.name in ("tcl-ssl", "simclr") and each is not best)]
-    return f"{'; '.join(_named(each, LINEAR) for each in shown)}, by the {_measure(best)}."
+    return f"By the {_measure(best)}: {'; '.join(_named(each, LINEAR) for each in shown)}."
 
 
 def _named(outcome: Outcome, column: str = TOP1) -> str:
     num = len(outcome.results)
-    return f"{outcome.row.title}: {outcome.accuracy(column)} % ({num} seed{'s' * (num > 1)})"
+    return f"{outcome.row.title} has {outcome.accuracy(column)} % ({num} seed{'s' * (num > 1)})"
 
 
 def _measure(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""The README's table of results and its verdict on TCL, from the files in results/ and benchmarks/results/."""
+"""The README's numbers, verdict on TCL and table of results, from the files in results/ and benchmarks/results/."""
 
 import json
 from collections import defaultdict
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import sqrt
 from pathlib import Path
 from statistics import mean, variance
+from textwrap import fill
 from typing import Any
 
 from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
@@ -47,6 +48,40 @@ def read_results(folder: Path, pattern: str = "*.json") -> list[Run]:
     return [(path, json.loads(path.read_text())) for path in sorted(folder.glob(pattern))]
 
 
+# Why contune
+
+
+def why(benchmarks: Path) -> str:
+    """Markdown: what contune is good at, with a measured number each."""
+    loss = {(row["loss"], row["name"]): row for row in _rows(benchmarks / "loss-h200-32768.json")}
+    ours, theirs = loss["supcon", "contune"], loss["supcon", "SupContrast form"]
+    train = {row["stage"]: row for row in _rows(benchmarks / "train-h200-engines.json")}["training, fused"]
+    augment = {(row["policy"], row["name"]): row for row in _rows(benchmarks / "augment-cpu-2-cores.json")}
+    torchvision = augment["autoaugment", "torchvision (workers)"]
+    return _bullets(
+        f"**No N×N matrix.** At N = {ours['n']:,} on one H200 the SupCon loss with its gradient takes "
+        f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. SupContrast's form takes "
+        f"{theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
+        f"**Training at the speed of the encoder.** One H200 trains a ResNet-18 on "
+        f"{round(train['views_per_second'], -2):,.0f} views of 32 pixels per second, "
+        f"{100 * train['of_bound']:.0f} % of what the encoder alone reaches.",
+        f"**Fast augmentation.** On two CPU cores AutoAugment is {torchvision['ratio']:.1f} times as fast as "
+        "torchvision with two workers. On a GPU it is one Triton kernel.",
+        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share one protocol, next to SupCon, cross-entropy, "
+        "triplet and N-pair. Every accuracy names its measure, seeds and result file.",
+    )
+
+
+def _bullets(*texts: str) -> str:
+    marks: dict[str, Any] = {"initial_indent": "- ", "subsequent_indent": "  ", "break_on_hyphens": False}
+    return "\n".join(fill(text, 118, **marks) for text in texts)
+
+
+def _rows(path: Path) -> list[Result]:
+    rows: list[Result] = json.loads(path.read_text())["rows"]
+    return rows
+
+
 # Does TCL help?
 
 
@@ -67,18 +102,16 @@ def verdict(results: Path, benchmarks: Path) -> str:
     own, knn, fast = (difference(tcl, entropy, column) for column in (TOP1, KNN, FAST))
     large_tcl, large_supcon = map(score, large)
     num, num_all = f"{len(tcl)} paired seeds", f"{len(all_tcl)} TCL, {len(all_supcon)} SupCon"
-    lines = [
-        f"**Against SupCon, ResNet-18: {word(every)}.** Over {num}, TCL scores {signed(seeds)} points by the full "
-        "probe.",
-        f"Over all {len(all_tcl) + len(all_supcon)} finished runs ({num_all}) the difference is {signed(every)}"
+    return _bullets(
+        f"**Against SupCon, ResNet-18: {word(every)}.** Over {num}, TCL − SupCon is {signed(seeds)} points by the full "
+        f"probe. Over all {len(all_tcl) + len(all_supcon)} finished runs ({num_all}) the difference is {signed(every)}"
         f"{'.' if decided(every) else ', so they cannot be separated.'}",
-        f"**Against SupCon, ResNet-50: {'better' if large_tcl > large_supcon else 'not better'}.** By the full probe,",
-        f"TCL reaches {large_tcl:.2f} % and SupCon {large_supcon:.2f} %, with one seed each.",
-        f"**Against cross-entropy, ResNet-18: {word(own)}.** TCL's full probe scores {signed(own)} points over",
+        f"**Against SupCon, ResNet-50: {'better' if large_tcl > large_supcon else 'not better'}.** By the full probe, "
+        f"TCL reaches {large_tcl:.2f} % and SupCon {large_supcon:.2f} %, one seed each.",
+        f"**Against cross-entropy, ResNet-18: {word(own)}.** TCL's full probe scores {signed(own)} points over "
         f"cross-entropy's own classifier ({num}). By kNN the difference is {signed(knn)}, by the fast probe "
         f"{signed(fast)}.",
-    ]
-    return "\n".join(f"- {first}\n  {second}" for first, second in zip(lines[::2], lines[1::2], strict=True))
+    )
 
 
 def score(result: Result, column: str = TOP1) -> float:
@@ -176,7 +209,8 @@ def measure_name(result: Result) -> str:
     """Of the measure that a run is judged by."""
     found = judged_by(result, TOP1)
     assert found is not None
-    return {"linear": "full probe", "linear-fast": "fast probe"}.get(found["name"], found["name"])
+    name = str(found["name"])
+    return {"linear": "full probe", "linear-fast": "fast probe"}.get(name, name)
 
 
 def protocols(folder: Path) -> dict[str, str]:
@@ -187,7 +221,8 @@ def protocols(folder: Path) -> dict[str, str]:
             measure = judged_by(result, column)
             name = measure_name(result) if column == TOP1 else "fast probe" if column == FAST else "kNN"
             if measure is not None:
-                found.setdefault(measure["protocol"], (name, DATA.get(result["data"], result["data"])))
+                data = str(result["data"])
+                found.setdefault(measure["protocol"], (name, DATA.get(data, data)))
     names = [name for name, _ in found.values()]
     return {
         protocol: f"{name} on {data}" if names.count(name) > 1 else name for protocol, (name, data) in found.items()
