@@ -166,15 +166,6 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
     return (~held).nonzero().squeeze(1), held.nonzero().squeeze(1)
 
 
-def way_to_hold_out(setting: str, labels: Tensor | None, num: int, fraction: float) -> str:
-    """The fix if `holdout` held nothing out; `setting` is the user's name for the fraction."""
-    if not fraction:
-        return f"set {setting}=0.2"
-    if labels is not None and int(labels.bincount().max()) == 1:
-        return "every class has only one image, so add images or a separate split"
-    return f"{setting}={fraction:g} of {num} images is none, so raise it"
-
-
 def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
     keep, held = holdout(split.labels, len(split), fraction, seed)
     return (split.subset(keep), split.subset(held)) if len(held) else (split, None)

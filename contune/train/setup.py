@@ -13,7 +13,7 @@ from contune.config import AugmentConfig, Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter, Policy, build_policy
-from contune.data.datasets import no_such_place, way_to_hold_out, where_labels_may_be
+from contune.data.datasets import no_such_place, where_labels_may_be
 from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
 from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
@@ -74,7 +74,11 @@ class Setup:
         """Advice for data without a split to evaluate on."""
         data, split, train = self.config.data, self.config.eval.split, self.dataset.train
         fraction = data.test_fraction if split == "test" else data.val_fraction
-        return way_to_hold_out(f"data.{split}_fraction", train.labels, len(train), fraction)
+        if not fraction:
+            return f"set data.{split}_fraction=0.2"
+        if train.labels is not None and int(train.labels.bincount().max()) == 1:
+            return "every class has only one image, so add images or a separate split"
+        return f"data.{split}_fraction={fraction:g} of {len(train)} images is none, so raise it"
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
