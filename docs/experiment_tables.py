@@ -43,7 +43,7 @@ A recipe that is not on this page has not been run in full here.
 COUNTED = """
 *All finished runs* are those of CIFAR-100 with ResNet-18 below, three repeated at one revision in
 [results/one-revision](../results/one-revision), and the TCL runs under other engines in
-[benchmarks](../benchmarks/README.md).
+[benchmarks](../benchmarks/README.md). [How accuracy is measured](#how-accuracy-is-measured) defines the probes.
 """
 ACCURACIES = """## Supervised training
 

@@ -131,7 +131,7 @@ def sweep(
 ) -> dict[str, Any]:
     """Mean responses over batches of embeddings and groups, whose members are positives of each other.
 
-    Returns plain numbers: `tcl` at k1 and k2, `supcon`, `by_k1` beside k2 and `by_k2` beside k1, each with the names of
+    Returns plain numbers: `tcl` at k1 and k2, `supcon`, `by_k1` at this k2 and `by_k2` at this k1, each with the names of
     `losses.responses.responses`; and `by_similarity`, the mean coefficients of pairs of one similarity. Batches of more
     than 2,048 embeddings are measured on evenly spaced anchors.
     """
