@@ -60,7 +60,7 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**No N×N matrix.** At N = {ours['n']:,} on one H200 the SupCon loss with its gradient takes "
-        f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. SupContrast's form takes "
+        f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. SupContrast's code takes "
         f"{theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
         f"**Training at the speed of the encoder.** One H200 trains a ResNet-18 on "
         f"{round(train['views_per_second'], -2):,.0f} views of 32 pixels per second, "

@@ -131,9 +131,9 @@ def sweep(
 ) -> dict[str, Any]:
     """Mean responses over batches of embeddings and groups, whose members are positives of each other.
 
-    Returns plain numbers: `tcl` at k1 and k2, `supcon`, `by_k1` at this k2 and `by_k2` at this k1, each with the names of
-    `losses.responses.responses`; and `by_similarity`, the mean coefficients of pairs of one similarity. Batches of more
-    than 2,048 embeddings are measured on evenly spaced anchors.
+    Returns plain numbers: `tcl` at k1 and k2, `supcon`, `by_k1` at this k2 and `by_k2` at this k1, each with the names
+    of `losses.responses.responses`; and `by_similarity`, the mean coefficients of pairs of one similarity. Batches of
+    more than 2,048 embeddings are measured on evenly spaced anchors.
     """
     pairs = [(k1, k2), *((each, k2) for each in k1_values), *((k1, each) for each in k2_values)]
     sums: dict[tuple[float, float], defaultdict[str, float]] = {pair: defaultdict(float) for pair in pairs}
