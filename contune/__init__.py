@@ -11,11 +11,17 @@ if TYPE_CHECKING:
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
+    from contune.losses import DCLLoss as DCLLoss
+    from contune.losses import EpsSupInfoNCELoss as EpsSupInfoNCELoss
     from contune.losses import NTXentLoss as NTXentLoss
+    from contune.losses import SINCERELoss as SINCERELoss
     from contune.losses import SupConLoss as SupConLoss
     from contune.losses import TCLLoss as TCLLoss
+    from contune.losses import dcl_loss as dcl_loss
+    from contune.losses import eps_supinfonce_loss as eps_supinfonce_loss
     from contune.losses import npair_loss as npair_loss
     from contune.losses import ntxent_loss as ntxent_loss
+    from contune.losses import sincere_loss as sincere_loss
     from contune.losses import supcon_loss as supcon_loss
     from contune.losses import tcl_loss as tcl_loss
     from contune.losses import triplet_loss as triplet_loss
@@ -26,15 +32,21 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ContrastiveEncoder": "contune.estimator",
+    "DCLLoss": "contune.losses",
+    "EpsSupInfoNCELoss": "contune.losses",
     "NTXentLoss": "contune.losses",
+    "SINCERELoss": "contune.losses",
     "SupConLoss": "contune.losses",
     "TCLLoss": "contune.losses",
+    "dcl_loss": "contune.losses",
     "embed": "contune.embedding",
+    "eps_supinfonce_loss": "contune.losses",
     "load_encoder": "contune.models",
     "npair_loss": "contune.losses",
     "ntxent_loss": "contune.losses",
     "predict": "contune.embedding",
     "search": "contune.nearest",
+    "sincere_loss": "contune.losses",
     "supcon_loss": "contune.losses",
     "tcl_loss": "contune.losses",
     "triplet_loss": "contune.losses",

@@ -162,6 +162,8 @@ MACHINE_SETTINGS = (
     "data.workers",
 )
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
+ADDED_SETTINGS = {"method.r": 0.3}
+"""Settings that older versions did not have, with their defaults. At these they are not part of a fingerprint."""
 
 
 @dataclass(kw_only=True)
@@ -234,13 +236,16 @@ class Config:
 
     def differences(self, other: "Config") -> list[str]:
         """Keys in which two configs differ, apart from machine settings."""
-        mine, theirs = self.flat(without=MACHINE_SETTINGS), other.flat(without=MACHINE_SETTINGS)
+        mine, theirs = self._meaning(), other._meaning()
         return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
 
     def fingerprint(self) -> str:
         """A hash of eight characters, over everything but machine settings."""
-        meaning = json.dumps(self.flat(without=MACHINE_SETTINGS), sort_keys=True)
-        return hashlib.sha256(meaning.encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
+
+    def _meaning(self) -> dict[str, Any]:
+        same = [key for key, value in ADDED_SETTINGS.items() if self.flat().get(key) == value]
+        return self.flat(without=[*MACHINE_SETTINGS, *same])
 
     def flat(self, without: Sequence[str] = ()) -> dict[str, Any]:
         """All values by their dotted keys."""

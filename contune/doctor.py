@@ -13,6 +13,7 @@ from contune.console import Finding, advice, fine, plural, wrong
 from contune.data.augment import eval_transform
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
+from contune.kernels import LossSettings
 from contune.methods import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE
@@ -153,10 +154,14 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
 
 
 def denominator_of_equals(config: Config, positives: float) -> float:
-    """The loss's denominator without k1's term, in units of exp(s / τ), if every pair has the same similarity s."""
+    """The loss's denominator, in units of exp(s / τ), if every pair has the same similarity s.
+
+    A k1 that is a number has no part in it, because its term has another unit.
+    """
     settings = config.method.settings
-    k2 = settings.knobs.k2 if isinstance(settings, TCL.Settings) else 1.0
-    return positives + k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
+    knobs = settings.knobs if isinstance(settings, TCL.Settings) else LossSettings(1.0, 0.0, 1.0)
+    own = positives * (1 + knobs.k1) if knobs.relative else positives
+    return own + knobs.k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
 
 
 def about_k1(setup: Setup) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ import types
 from collections.abc import Sequence
 from dataclasses import field, fields
 from math import isinf
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from contune.errors import UserError, unknown
 
@@ -31,6 +31,8 @@ def check(settings: Any, prefix: str) -> None:
             continue
         if "choices" in rule and value not in rule["choices"]:
             raise unknown(key, value, map(str, rule["choices"]))
+        if isinstance(value, str):  # a word instead of a number
+            continue
         low, above, high = rule.get("low"), rule.get("above"), rule.get("high")
         if low is not None and not value >= low:
             raise UserError(f"{key} must be {low:g} or more, got {value}")
@@ -48,6 +50,9 @@ def parse(text: str, annotation: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         if type(None) in arguments and text.lower() in ("none", "null", ""):
             return None
+        words = [word for argument in arguments if get_origin(argument) is Literal for word in get_args(argument)]
+        if text in words:
+            return text
         return parse(text, next(a for a in arguments if a is not type(None)), key)
     if origin is tuple:
         separator = ";" if ";" in text else ","  # semicolons if the parts contain commas
@@ -98,6 +103,8 @@ def _fits(value: object, annotation: Any) -> bool:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return any(_fits(value, argument) for argument in arguments)
+    if origin is Literal:
+        return value in arguments
     if origin is tuple:
         return isinstance(value, tuple) and all(_fits(part, arguments[0]) for part in value)
     if annotation in (int, float):

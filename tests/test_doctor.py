@@ -20,7 +20,7 @@ def _no_timing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def findings(*overrides: str) -> list[Finding]:
-    return list(examine(RECIPES["digits"]().override(overrides)))
+    return list(examine(RECIPES["digits-tcl"]().override(overrides)))
 
 
 def advice(*overrides: str) -> str:

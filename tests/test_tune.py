@@ -276,7 +276,7 @@ def test_the_test_images_are_never_opened(tmp_path: Path) -> None:
 def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None:
     """End to end: the recipe's own values, the paper's, and one that was proposed."""
     folder = tmp_path / "tuned"
-    words = ("tune", "digits", "optim.batch_images=128", "--epochs", "1", "--parallel", "2", "--out", folder)
+    words = ("tune", "digits-tcl", "optim.batch_images=128", "--epochs", "1", "--parallel", "2", "--out", folder)
     done = contune(*words, "--trials", "3")
     assert done.code == 0, done.err
     found = read_json(folder / "tune.json")
@@ -286,7 +286,7 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
     assert found["linear_top1"] == accuracies[found["k1"], found["k2"]] == max(accuracies.values())
     assert (found["split"], found["num_images"], found["advice"]) == ("val", 180, None)
     assert found["command"] in done.out
-    config = find_recipe("digits")().override(found["command"].split()[3:])
+    config = find_recipe("digits-tcl")().override(found["command"].split()[3:])
     settings: Any = config.method.settings
     assert (config.optim.batch_images, settings.k1, settings.k2) == (128, found["k1"], found["k2"])
     with Image.open(folder / "trials.png") as picture:
@@ -309,7 +309,7 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["paper", "advise"])
 def test_the_other_ways(how: str, tmp_path: Path) -> None:
-    done = contune("tune", "digits", "--how", how, "--epochs", "4", "--out", tmp_path / "tuned")
+    done = contune("tune", "digits-tcl", "--how", how, "--epochs", "4", "--out", tmp_path / "tuned")
     assert done.code == 0, done.err
     found = read_json(tmp_path / "tuned" / "tune.json")
     assert found["linear_top1"] == max(t["linear_top1"] for t in found["trials"] if t["k1"] > 0)

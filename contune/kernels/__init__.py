@@ -5,7 +5,8 @@ Triton. These two have the same functions, which `autograd` calls:
 
     prepare(z_ND, settings)         embeddings as the backend multiplies them, and the lengths they had
     arrange(pairs, settings)        pairs in the order in which the backend walks over them
-    statistics(pairs, settings)     (4, R): loss, log D, total weight of positives and log S of each anchor
+    statistics(pairs, settings)     (4, R): loss, log D, total weight of positives and log S of each anchor;
+                                    the weight is 0 if the loss is undefined, and README.md says what S is
     reduce(stats_4R, reduction)     the losses as one number, and the number of usable anchors
     gradient(pairs, settings, …)    with respect to what x was before it was normalized
 
@@ -25,7 +26,7 @@ SHORTEST = 1e-12
 
 
 class LossSettings(NamedTuple):
-    """Which loss: TCL by equations 8 and 9 of the paper, SupCon (k1 = 0, k2 = 1) or NT-Xent (ids as labels)."""
+    """Which loss: TCL by equations 8 and 9 of the paper, or one of its relatives. `kind` says which."""
 
     temperature: float
     k1: float
@@ -36,6 +37,17 @@ class LossSettings(NamedTuple):
     """Of `fused`: `fast` or `high`."""
     normalize: bool = True
     reduction: str = "mean"
+    relative: bool = False
+    """k1 is a multiple of P/A, the anchor's Σ_p exp(s/τ) over its Σ_p exp(-s), through which no gradient flows."""
+    epsilon: float | None = None
+    """D has negatives only, and each positive adds its own exp(s/τ - ε): SINCERE at 0, supervised DCL at infinity."""
+
+    @property
+    def kind(self) -> str:
+        """`out`, `in`, `auto` (k1 is relative), `dcl` (D has negatives only) or `sincere` (DCL with a finite ε)."""
+        if self.epsilon is not None:
+            return "dcl" if math.isinf(self.epsilon) else "sincere"
+        return "auto" if self.relative and self.k1 > 0 else self.variant
 
 
 class Pairs(NamedTuple):
@@ -111,6 +123,8 @@ def exponent_is_safe(num_columns: int, settings: LossSettings, dtype: torch.dtyp
     if not settings.normalize:
         return False
     limit = 700.0 if dtype == torch.float64 else 75.0
-    attracted = UNIT_BOUND / settings.temperature + math.log(max(num_columns * max(settings.k2, 1.0), 2.0))
-    pulled = UNIT_BOUND + math.log(max(num_columns * settings.k1, 2.0))
+    relative = settings.kind == "auto"
+    factor = max(settings.k2, 1.0 + settings.k1 if relative else 1.0)
+    attracted = UNIT_BOUND / settings.temperature + math.log(max(num_columns * factor, 2.0))
+    pulled = UNIT_BOUND + math.log(max(num_columns * (0.0 if relative else settings.k1), 2.0))
     return max(attracted, pulled) < limit

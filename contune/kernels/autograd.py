@@ -109,7 +109,7 @@ def pair_loss_op(
     """The loss of a plain batch as one operator, which `torch.compile` keeps whole instead of tracing into it.
 
     Returns the reduced loss, the number of usable anchors, and the anchors' statistics (4, N). `numbers` are
-    temperature, k1 and k2; `words` are variant, precision, reduction and backend.
+    temperature, k1, k2 and ε; `words` are kind, precision, reduction and backend.
     """
     settings, backend, pairs, _ = _plain_batch(z_ND, labels_N, numbers, words, normalize)
     stats_4N = backend.statistics(pairs, settings)
@@ -150,8 +150,11 @@ def _(grad: Tensor, z_ND: Tensor, *rest: Any) -> Tensor:
 def _plain_batch(
     z_ND: Tensor, labels_N: Tensor, numbers: list[float], words: str, normalize: bool
 ) -> tuple[LossSettings, ModuleType, Pairs, Tensor | None]:
-    variant, precision, reduction, name = words.split()
-    settings = LossSettings._make([*numbers, variant, precision, normalize, reduction])
+    kind, precision, reduction, name = words.split()
+    *tuned, epsilon = numbers
+    variant = "in" if kind == "in" else "out"
+    apart = epsilon if kind in ("dcl", "sincere") else None
+    settings = LossSettings._make([*tuned, variant, precision, normalize, reduction, kind == "auto", apart])
     on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, None, settings) is None
     backend = fused if name == "fused" or (name == "auto" and on_gpu) else chunked
     x_ND, norm_N = backend.prepare(z_ND, settings)

@@ -7,10 +7,12 @@ Shapes: R anchors, C candidates, B anchors of a block, K columns of its band, D 
 """
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from contune.kernels import LossSettings, Pairs, exponent_is_safe, normalized
@@ -45,8 +47,9 @@ class _Side(NamedTuple):
     pull: Tensor
     """The pull on a positive of weight 1."""
     inner: Tensor
-    """Factor of exp(logit - inner_shift) for positives, in the variant `in`."""
+    """Factor of another exponential of positives: exp(logit - inner_shift) in `in`, exp(-s - inner_shift) in `auto`."""
     inner_shift: Tensor
+    """In `sincere`, log N."""
 
 
 def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
@@ -90,11 +93,15 @@ def gradient(
 ) -> Tensor:
     """From the losses of the rows as anchors and of the columns as anchors: (upstream gradient, statistics) each."""
     plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
-    row_side = None if rows is None else _Side(*_each(_side(*rows, divisor, pairs.order_R, plain), (..., None)))
+    row_side = (
+        None
+        if rows is None
+        else _Side(*_each(_side(*rows, divisor, pairs.order_R, plain), lambda part: part[..., None]))
+    )
     column_side = None if columns is None else _side(*columns, divisor, pairs.order_C, plain)
     grad_RD = torch.empty_like(pairs.x_RD)
     for block in _blocks(pairs, settings.temperature):
-        block_side = None if row_side is None else _Side(*_each(row_side, block.rows))
+        block_side = None if row_side is None else _Side(*_each(row_side, itemgetter(block.rows)))
         h_BC = _block_coefficients(block, settings, plain, block_side, column_side)
         torch.mm(h_BC, pairs.y_CD, out=grad_RD[block.rows])
     grad_RD /= settings.temperature
@@ -144,17 +151,33 @@ def _block_statistics(block: _Block, settings: LossSettings, plain: bool) -> tup
     band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
+    if settings.epsilon is not None:
+        logits_BC[:, block.band].masked_fill_(positive_BK, -math.inf)
     k2 = _factor_of_negatives(logits_BC, block.band, positive_BK, settings.k2, plain)
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
     exp_band_BK = exp_BC[:, block.band]
     positives_B = (exp_band_BK * positive_BK).sum(dim=1)
     exp_band_BK.masked_fill_(positive_BK, 0.0)
-    log_D_B = top_B + (positives_B + k2 * exp_BC.sum(dim=1)).log()
+    tuned_B = positives_B * (1 + settings.k1) if settings.kind == "auto" else positives_B
+    log_D_B = top_B + (tuned_B + k2 * exp_BC.sum(dim=1)).log()
+    log_S_B = torch.zeros_like(log_D_B)
     if settings.k1 > 0:
         pull_BK = (band_BK * -settings.temperature).masked_fill_(~positive_BK, -math.inf)
-        log_D_B = torch.logaddexp(log_D_B, math.log(settings.k1) + pull_BK.logsumexp(dim=1))
-    log_S_B = torch.zeros_like(log_D_B)
+        if settings.kind == "auto":
+            log_S_B = log_D_B + pull_BK.logsumexp(dim=1) - (top_B + positives_B.log())
+        else:
+            log_D_B = torch.logaddexp(log_D_B, math.log(settings.k1) + pull_BK.logsumexp(dim=1))
+    if settings.epsilon is not None:  # without a negative, D is 0
+        total_B = torch.where(log_D_B == -math.inf, 0.0, total_B)
+    if settings.kind == "sincere":
+        assert settings.epsilon is not None
+        log_S_B = log_D_B
+        margin_BK = log_S_B[:, None] + settings.epsilon - band_BK
+        share_BK = weights_BK / total_B[:, None]
+        loss_B = (share_BK * -F.logsigmoid(-margin_BK)).sum(dim=1) - settings.epsilon
+        log_D_B = log_S_B - (share_BK * margin_BK.sigmoid()).sum(dim=1).log()
+        return torch.where(total_B > 0, loss_B, 0.0), log_D_B, total_B, log_S_B
     if settings.variant == "in":
         log_S_B = (band_BK + weights_BK.log()).masked_fill_(~positive_BK, -math.inf).logsumexp(dim=1)
         attraction_B = log_S_B - total_B.log()
@@ -189,49 +212,61 @@ def _side(upstream: Tensor, stats: Tensor, divisor: Tensor, order: Tensor | None
     return _Side(mass, None if plain else log_D, weight / total, weight, log_S)
 
 
-def _each(side: _Side, index: object) -> list[Tensor]:
-    return [None if part is None else part[index] for part in side]  # type: ignore[index,misc]  # shift may be None
+def _each(side: _Side, change: Callable[[Tensor], Tensor]) -> list[Any]:
+    return [None if part is None else change(part) for part in side]
 
 
 def _block_coefficients(
     block: _Block, settings: LossSettings, plain: bool, rows: _Side | None, columns: _Side | None
 ) -> Tensor:
     """τ times the gradient of all losses with respect to the similarities of a block."""
-    if rows is None:
-        assert columns is not None
-        return _one_side(block.logits_BC, block.band, block.column_weights_BK, settings, columns)
-    if columns is None:
-        return _one_side(block.logits_BC, block.band, block.weights_BK, settings, rows)
-    if plain and block.weights_BK is block.column_weights_BK and settings.variant == "out":
-        both = rows._replace(mass=rows.mass + columns.mass, pull=rows.pull + columns.pull[block.band])
-        return _one_side(block.logits_BC, block.band, block.weights_BK, settings, both)
-    by_rows_BC = _one_side(block.logits_BC.clone(), block.band, block.weights_BK, settings, rows)
-    return by_rows_BC.add_(_one_side(block.logits_BC, block.band, block.column_weights_BK, settings, columns))
+    logits_BC, band = block.logits_BC, block.band
+    if rows is None or columns is None or (plain and block.weights_BK is block.column_weights_BK):
+        weights_BK = block.column_weights_BK if rows is None else block.weights_BK
+        sides = [side for side in (rows, columns) if side is not None]
+        return _coefficients(logits_BC, band, weights_BK, settings, sides)
+    by_rows_BC = _coefficients(logits_BC.clone(), band, block.weights_BK, settings, [rows])
+    return by_rows_BC.add_(_coefficients(logits_BC, band, block.column_weights_BK, settings, [columns]))
 
 
-def _one_side(logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, side: _Side) -> Tensor:
-    """The part of anchors that are all on one side, or of both sides where they share their factors."""
+def _coefficients(
+    logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, sides: list[_Side]
+) -> Tensor:
+    """The part of the anchors of one side, or of both if they agree on who is positive and nothing is shifted."""
     positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
     band_BK = logits_BC[:, band].clone()
+    shift, mass = sides[0].shift, sides[0].mass if len(sides) == 1 else sides[0].mass + sides[1].mass
 
     def in_band(part: Tensor) -> Tensor:
-        """Its columns in the band, unless it has one column or only those of the band."""
+        """Its columns in the band, unless it has one column."""
         return part[..., band] if part.shape[-1] == logits_BC.shape[1] else part
 
-    k2 = _factor_of_negatives(logits_BC, band, positive_BK, settings.k2, plain=side.shift is None)
-    result_BC = logits_BC.exp_() if side.shift is None else logits_BC.sub_(side.shift).exp_()
-    result_BC.mul_(side.mass)
-    attracted_BK = result_BC[:, band].clone()
-    if settings.k1 > 0:
+    def over_sides(term_of: Callable[[_Side], Tensor]) -> Tensor:
+        first, *others = [term_of(_Side(*_each(side, in_band))) for side in sides]
+        return first + others[0] if others else first
+
+    k2 = _factor_of_negatives(logits_BC, band, positive_BK, settings.k2, plain=shift is None)
+    result_BC = logits_BC.exp_() if shift is None else logits_BC.sub_(shift).exp_()
+    result_BC.mul_(mass)
+    attracted_BK = result_BC[:, band].clone() if settings.epsilon is None else torch.zeros_like(band_BK)
+    minus_BK = band_BK * -settings.temperature
+    if settings.kind == "auto":
+        pulls_BK = over_sides(lambda side: (minus_BK - side.inner_shift).exp_().mul_(side.inner))
+        attracted_BK -= pulls_BK.mul_(settings.temperature * settings.k1)
+    elif settings.k1 > 0:
         # The factor goes into the exponent: a huge one would meet an exponential that is 0.
-        exponent_BK = (band_BK * -settings.temperature).add_(math.log(settings.k1))
-        if side.shift is not None:
-            exponent_BK -= in_band(side.shift)
-        attracted_BK -= exponent_BK.exp_().mul_(in_band(side.mass)).mul_(settings.temperature)
-    if settings.variant == "in":
-        attracted_BK -= weights_BK * (band_BK - in_band(side.inner_shift)).exp_().mul_(in_band(side.inner))
+        exponent_BK = minus_BK.add_(math.log(settings.k1))
+        if shift is not None:
+            exponent_BK -= in_band(shift)
+        attracted_BK -= exponent_BK.exp_().mul_(in_band(mass)).mul_(settings.temperature)
+    if settings.kind == "sincere":
+        near_BK = band_BK - (settings.epsilon or 0.0)
+        pull_BK = over_sides(lambda side: (side.inner_shift - near_BK).sigmoid_().mul_(side.pull))
+    elif settings.variant == "in":
+        pull_BK = over_sides(lambda side: (band_BK - side.inner_shift).exp_().mul_(side.inner))
     else:
-        attracted_BK -= weights_BK * in_band(side.pull)
+        pull_BK = over_sides(lambda side: side.pull)
+    attracted_BK -= weights_BK * pull_BK
     if k2 != 1:
         result_BC.mul_(k2)
     result_BC[:, band] = torch.where(positive_BK, attracted_BK, result_BC[:, band])

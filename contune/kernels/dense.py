@@ -6,6 +6,7 @@ Shapes: R anchors, C candidates; sim_RC their dot products; weights_RC above 0 f
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from contune.kernels import LossSettings
@@ -14,7 +15,7 @@ from contune.kernels import LossSettings
 def loss_per_anchor(
     sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, settings: LossSettings
 ) -> tuple[Tensor, Tensor]:
-    """Equations 7 to 9 of the paper, one loss per anchor, and which anchors have a positive.
+    """Equations 7 to 9 of the paper, one loss per anchor, and which anchors have one.
 
         for each anchor i:
             D = sum over positives p of exp(s_ip / τ)
@@ -22,24 +23,41 @@ def loss_per_anchor(
               + k2 · sum over negatives n of exp(s_in / τ)
             out: loss_i = - weighted mean over p of (s_ip / τ - log D)
             in:  loss_i = - log of the weighted mean over p of (exp(s_ip / τ) / D)
+            auto: as `out`, with k1 · Σ_p exp(s_ip / τ) / Σ_p exp(-s_ip), taken as a constant, for k1
+            sincere, dcl: N = k2 · sum over negatives n of exp(s_in / τ)
+                 loss_i = - weighted mean over p of (s_ip / τ - log(exp(s_ip / τ - ε) + N)), with ε = ∞ for dcl
 
     Pairs in `ignored_RC`, such as an anchor with itself, are neither positives nor negatives. The sums are taken on
-    logarithms, so a small τ or a large k1 cannot overflow. The loss of an anchor without a positive is exactly 0.
+    logarithms, so a small τ or a large k1 cannot overflow. The loss of an anchor without a positive is exactly 0, in
+    the last two without a negative too.
     """
     kept_RC = torch.ones_like(weights_RC, dtype=torch.bool) if ignored_RC is None else ~ignored_RC
     weights_RC = weights_RC * kept_RC
     positive_RC = weights_RC > 0
     usable_R = positive_RC.any(dim=1)
+    if settings.epsilon is not None:
+        usable_R &= (kept_RC & ~positive_RC).any(dim=1)
     # Rows without a positive are computed on zeros, so that no infinity reaches their gradient.
     unusable_R1 = ~usable_R[:, None]
     logits_RC = sim_RC / settings.temperature
 
     tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + _log(settings.k2))
-    log_D_R = _row_logsumexp(tuned_RC, kept_RC, unusable_R1)
-    if settings.k1 > 0:
+    in_D_RC = kept_RC if settings.epsilon is None else kept_RC & ~positive_RC
+    log_D_R = _row_logsumexp(tuned_RC, in_D_RC, unusable_R1)
+    if settings.kind == "auto":
+        log_P_R, log_A_R = (_row_logsumexp(x, positive_RC, unusable_R1) for x in (logits_RC, -sim_RC))
+        log_k1_R = _log(settings.k1) + (log_P_R - log_A_R).detach()
+        log_D_R = torch.logaddexp(log_D_R, log_k1_R + log_A_R)
+    elif settings.k1 > 0:
         log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(_log(settings.k1) - sim_RC, positive_RC, unusable_R1))
 
     total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
+    if settings.kind == "sincere":
+        assert settings.epsilon is not None
+        # log(exp(l - ε) + N) - l = log(1 + exp(log N + ε - l)) - ε, without a difference of large numbers
+        each_RC = -F.logsigmoid(logits_RC - settings.epsilon - log_D_R[:, None])
+        loss_R = (weights_RC * each_RC).sum(dim=1) / total_R - settings.epsilon
+        return torch.where(usable_R, loss_R, 0.0), usable_R
     if settings.variant == "out":
         attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
     else:

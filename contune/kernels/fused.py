@@ -78,15 +78,22 @@ def arrange(pairs: Pairs, settings: LossSettings) -> Pairs:
 def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     grid, arguments, options = _launch(pairs, settings)
     num_rows, order_R = len(pairs.x_RD), pairs.order_R
-    part_S6R = _floats(pairs, grid[1], 6, num_rows)
+    part_SKR = _floats(pairs, grid[1], 7 if settings.kind == "auto" else 6, num_rows)
     inputs, sizes = arguments
-    numbers = (LOG2_E / settings.temperature, settings.k1, settings.k2)
-    _kernels().statistics_kernel[grid](*inputs, part_S6R, *sizes, *numbers, **options)
+    to_log2, k1 = LOG2_E / settings.temperature, _first_number(settings)
+    _kernels().statistics_kernel[grid](*inputs, part_SKR, *sizes, to_log2, k1, settings.k2, **options)
     stats_4R = _floats(pairs, 4, num_rows)
+    order = stats_4R if order_R is None else order_R
     _kernels().finish_statistics_kernel[(-(-num_rows // ROW_BLOCK),)](
-        part_S6R, stats_4R if order_R is None else order_R, stats_4R, num_rows, grid[1], settings.temperature,
-        SORTED=options["SORTED"], INNER=options["INNER"], BLOCK=ROW_BLOCK,
+        part_SKR, order, stats_4R, num_rows, grid[1], settings.temperature,
+        SORTED=options["SORTED"], KIND=options["KIND"], BLOCK=ROW_BLOCK,
     )  # fmt: skip
+    if settings.kind == "sincere":
+        once = {name: value for name, value in options.items() if name not in ("SHIFTED", "PULLS", "KIND")}
+        (num_rows, num_columns, _, self_start) = sizes
+        _kernels().margins_kernel[grid[:1]](
+            *inputs, order, stats_4R, num_rows, num_columns, self_start, to_log2, k1, **once
+        )
     return stats_4R
 
 
@@ -128,13 +135,13 @@ def gradient(
         _kernels().pack_kernel[(-(-num // ROW_BLOCK),)](
             upstream_N, divisor, stats_4N, stats_4N if order is None else order, largest, scale, packed_5N,
             num, upstream_N.stride(0), SORTED=options["SORTED"], SHIFTED=options["SHIFTED"],
-            HALF_SCALE=HALF_SCALE if half else 0.0, BLOCK=ROW_BLOCK,
+            KIND=options["KIND"], HALF_SCALE=HALF_SCALE if half else 0.0, BLOCK=ROW_BLOCK,
         )  # fmt: skip
         return packed_5N
 
     row_5R = factors(rows, num_rows, pairs.order_R)
     column_5C = row_5R if columns is rows else factors(columns, len(pairs.y_CD), pairs.order_C)
-    numbers = (LOG2_E / settings.temperature, settings.temperature * settings.k1, settings.k2)
+    numbers = (LOG2_E / settings.temperature, _pull_factor(settings), settings.k2)
     if options["RESIDENT"]:
         part_SRD = _floats(pairs, grid[1], num_rows, dim)
         _kernels().gradient_kernel[grid](*inputs, row_5R, column_5C, part_SRD, *sizes, *numbers, 0, num_rows, **options)
@@ -178,12 +185,21 @@ def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tupl
         "SORTED": pairs.order_R is not None,
         "HAS_SELF": pairs.self_start is not None,
         "SHIFTED": not exponent_is_safe(num_columns, settings),
-        "PULLS": settings.k1 > 0,
-        "INNER": settings.variant == "in",
+        "PULLS": settings.k1 > 0 and not settings.relative,
+        "KIND": settings.kind,
         "PRECISION": "tf32x3" if settings.precision == "high" else "tf32",
         **tile,
     }
     return (blocks, -(-tiles // tiles_per_split)), (inputs, sizes), options
+
+
+def _first_number(settings: LossSettings) -> float:
+    """What the kernels call k1."""
+    return settings.epsilon * LOG2_E if settings.kind == "sincere" and settings.epsilon is not None else settings.k1
+
+
+def _pull_factor(settings: LossSettings) -> float:
+    return _first_number(settings) * (1.0 if settings.kind == "sincere" else settings.temperature)
 
 
 def _tile(x_RD: Tensor) -> dict[str, int]:
@@ -247,7 +263,8 @@ def is_small(z_ND: Tensor, settings: LossSettings) -> bool:
 def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor, Tensor]:
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
     num, dim = z_ND.shape
-    temperature, k1, k2, variant, precision = settings[:5]
+    temperature, _, k2, _, precision = settings[:5]
+    k1, kind, pulls = _first_number(settings), settings.kind, settings.k1 > 0 and not settings.relative
     mean, scale, to_log2 = (
         settings.reduction == "mean",
         HALF_SCALE if precision == "fast" else 1.0,
@@ -257,11 +274,11 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
     statistics_arguments = (anchors_7N, num, *z_ND.stride(), to_log2, temperature, k1, k2, scale)
     gradient_arguments = (
-        anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, temperature * k1, k2, scale, mean
+        anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, _pull_factor(settings), k2, scale, mean
     )  # fmt: skip
-    constants = _small_constants(dim, precision, variant, k1 > 0)
+    constants = _small_constants(dim, precision, kind, pulls)
     aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
-    key = (z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, precision, variant, k1 > 0, mean)
+    key = (z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, precision, kind, pulls, mean)
     grid = (-(-num // SMALL_ROW_BLOCK), 1, 1)
     known = _compiled.get(key)
     if known is None:
@@ -278,7 +295,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
 
 
 @cache
-def _small_constants(dim: int, precision: str, variant: str, pulls: bool) -> dict[str, Any]:
+def _small_constants(dim: int, precision: str, kind: str, pulls: bool) -> dict[str, Any]:
     """In the order of the kernels' arguments."""
     half = precision == "fast"
     return {
@@ -287,7 +304,7 @@ def _small_constants(dim: int, precision: str, variant: str, pulls: bool) -> dic
         "BM": SMALL_ROW_BLOCK,
         "BN": 64 if half and dim <= 128 else 32,
         "PULLS": pulls,
-        "INNER": variant == "in",
+        "KIND": kind,
         "HALF": half,
         "PRECISION": "tf32" if half else "tf32x3",
     }

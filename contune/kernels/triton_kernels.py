@@ -2,7 +2,8 @@
 
 One program takes a block of anchors and walks over tiles of candidates. The formulas are helpers that kernels for any
 batch and for small batches share: `load_unit` (input), `add_tile` (denominator), `anchor_loss`, `coefficients`
-(gradient) and `through_norm`. README.md derives them.
+(gradient) and `through_norm`. README.md derives them. KIND is `LossSettings.kind`; where it is `auto`, k1 is r, and
+where it is `sincere`, k1 is ε to base 2.
 
 Shapes: M anchors of a block, N candidates of a tile, D embedding size (padded to a power of two), R anchors, S splits
 of the columns. Exponentials are powers of two: `_log2` marks logarithms to base 2, and `to_log2` is log2(e)/τ.
@@ -64,14 +65,16 @@ def similarities(
 @triton.jit
 def add_tile(
     s_MN, banded, row_labels, own, cols, last, column_label_ptr,
-    top, denominator, similarity, count, inner_top, inner, to_log2, k1, k2,
-    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, INNER: tl.constexpr,
+    top, denominator, similarity, count, inner_top, inner, attracted, to_log2, k1, k2,
+    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    """The sums over a row, with a tile added: top, D, Σ s, count, inner top and Σ exp(s/τ) of the positives.
+    """The sums over a row, with a tile added: top, D, and of the positives Σ s, count, inner top, inner, Σ exp(s/τ).
 
-    If not `banded`, the tile has only negatives and lies inside. The tops, to base 2, are subtracted from the
-    exponents of D and of the last sum: 0 unless SHIFTED.
+    If not `banded`, the tile has only negatives and lies inside. The inner sum is Σ exp(s/τ) in `in` and Σ exp(-s) in
+    `auto`, which alone needs the last sum. The tops, to base 2, are subtracted from the exponents: of the inner sum its
+    own, of D and the last sum the other. They are 0 unless SHIFTED.
     """
+    APART: tl.constexpr = KIND == "sincere" or KIND == "dcl"
     logit_MN = s_MN * to_log2
     if banded:
         inside = cols < last
@@ -81,17 +84,19 @@ def add_tile(
             positive_MN = positive_MN & (own[:, None] != cols[None, :])
         negative_MN = (row_labels[:, None] != column_labels[None, :]) & inside[None, :]
         if SHIFTED:
-            largest_MN = tl.where(positive_MN | negative_MN, logit_MN, float("-inf"))
+            largest_MN = tl.where(negative_MN if APART else positive_MN | negative_MN, logit_MN, float("-inf"))
             if PULLS:
                 pull_log2_MN = tl.where(positive_MN, tl.log2(k1) - s_MN * LOG2_E, float("-inf"))
                 largest_MN = tl.maximum(largest_MN, pull_log2_MN)
             new_top = tl.maximum(top, tl.max(largest_MN, axis=1))
             # A row without any pair so far keeps an arbitrary finite top.
             new_top = tl.where(new_top == float("-inf"), -1.0e30, new_top)
+            if KIND == "auto":
+                attracted *= tl.exp2(top - new_top)
             denominator, top = denominator * tl.exp2(top - new_top), new_top
-        if INNER:
+        if KIND == "in" or KIND == "auto":
             # A sum with its own top: positives may all be far below the nearest negative.
-            inner_MN = tl.where(positive_MN, logit_MN, float("-inf"))
+            inner_MN = tl.where(positive_MN, logit_MN if KIND == "in" else -s_MN * LOG2_E, float("-inf"))
             if SHIFTED:
                 new_top = tl.maximum(inner_top, tl.max(inner_MN, axis=1))
                 new_top = tl.where(new_top == float("-inf"), -1.0e30, new_top)
@@ -101,7 +106,13 @@ def add_tile(
         if SHIFTED:
             logit_MN -= top[:, None]
         exp_MN = tl.exp2(logit_MN)
-        part_MN = tl.where(negative_MN, k2 * exp_MN, 0.0) + tl.where(positive_MN, exp_MN, 0.0)
+        part_MN = tl.where(negative_MN, k2 * exp_MN, 0.0)
+        if KIND == "auto":
+            exp_MN = tl.where(positive_MN, exp_MN, 0.0)
+            attracted += tl.sum(exp_MN, axis=1)
+            part_MN += (1 + k1) * exp_MN
+        elif not APART:
+            part_MN += tl.where(positive_MN, exp_MN, 0.0)
         if PULLS:
             pull_MN = k1 * tl.exp2(-s_MN * LOG2_E)
             if SHIFTED:
@@ -113,27 +124,60 @@ def add_tile(
     else:
         if SHIFTED:
             new_top = tl.maximum(top, tl.max(logit_MN, axis=1))
+            if KIND == "auto":
+                attracted *= tl.exp2(top - new_top)
             denominator, top = denominator * tl.exp2(top - new_top), new_top
             logit_MN -= top[:, None]
         denominator += k2 * tl.sum(tl.exp2(logit_MN), axis=1)
-    return top, denominator, similarity, count, inner_top, inner
+    return top, denominator, similarity, count, inner_top, inner, attracted
 
 
 @triton.jit
-def anchor_loss(top, denominator, similarity, count, inner_top, inner, temperature, INNER: tl.constexpr):
-    """Loss, log D and log S (base 2) from the sums over a whole row."""
+def anchor_loss(top, denominator, similarity, count, inner_top, inner, attracted, temperature, KIND: tl.constexpr):
+    """Loss, log D, log S (base 2) and count from the sums over a whole row; of `sincere` what it shares with `dcl`."""
     usable = count > 0
+    if KIND == "sincere" or KIND == "dcl":
+        usable = usable & (denominator != 0)  # it has a negative; a NaN stays one
     log2_D = tl.log2(tl.where(usable, denominator, 1.0)) + top
     log2_S = tl.log2(tl.where(inner != 0, inner, 1.0)) + inner_top
     safe_count = tl.where(usable, count, 1.0)
     attraction = similarity / (temperature * safe_count)
-    if INNER:
+    if KIND == "in":
         attraction = (log2_S - tl.log2(safe_count)) / LOG2_E
-    return tl.where(usable, log2_D / LOG2_E - attraction, 0.0), log2_D, log2_S
+    if KIND == "auto":
+        log2_S += log2_D - top - tl.log2(attracted)
+    if KIND == "sincere":
+        log2_S = log2_D
+    return tl.where(usable, log2_D / LOG2_E - attraction, 0.0), log2_D, log2_S, tl.where(usable, count, 0.0)
 
 
 @triton.jit
-def store_factors(out_ptr, rows, num_rows, weight, count, log2_D, log2_S, SHIFTED: tl.constexpr):
+def add_margins(
+    s_MN, row_labels, own, cols, last, column_label_ptr, log2_N, loss, share, to_log2, k1, HAS_SELF: tl.constexpr
+):
+    """`sincere`, with a tile added: Σ log2(1 + exp(m)) and Σ 1 / (1 + exp(-m)) over positives, m = log N + ε - s/τ."""
+    inside = cols < last
+    column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
+    positive_MN = (row_labels[:, None] == column_labels[None, :]) & inside[None, :]
+    if HAS_SELF:
+        positive_MN = positive_MN & (own[:, None] != cols[None, :])
+    margin_MN = log2_N[:, None] + k1 - s_MN * to_log2
+    loss_MN = tl.maximum(margin_MN, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs(margin_MN)))
+    loss += tl.sum(tl.where(positive_MN, loss_MN, 0.0), axis=1)
+    share += tl.sum(tl.where(positive_MN, 1.0 / (1.0 + tl.exp2(-margin_MN)), 0.0), axis=1)
+    return loss, share
+
+
+@triton.jit
+def margin_loss(loss, share, count, log2_N, k1):
+    """The loss and log D (base 2) of `sincere` from the sums of `add_margins`."""
+    usable = count > 0
+    safe_count = tl.where(usable, count, 1.0)
+    return tl.where(usable, (loss / safe_count - k1) / LOG2_E, 0.0), log2_N - tl.log2(share / safe_count)
+
+
+@triton.jit
+def store_factors(out_ptr, rows, num_rows, weight, count, log2_D, log2_S, SHIFTED: tl.constexpr, KIND: tl.constexpr):
     """Anchors as `coefficients` reads them, (5, R): mass, shift, pull, inner mass, inner shift.
 
     Infinite shifts make every term of an anchor without a positive an exact 0.
@@ -141,14 +185,17 @@ def store_factors(out_ptr, rows, num_rows, weight, count, log2_D, log2_S, SHIFTE
     usable, inside, out = count > 0, rows < num_rows, out_ptr + rows
     weight = tl.where(usable, weight, 0.0)
     log2_D = tl.where(usable, log2_D, float("inf"))
-    mass = weight
+    log2_S = tl.where(usable, log2_S, float("inf"))
+    mass, inner = weight, weight
     if not SHIFTED:
         mass = weight * tl.exp2(-log2_D)
+        if KIND == "auto":
+            inner = weight * tl.exp2(-log2_S)
     tl.store(out, mass, mask=inside)
     tl.store(out + num_rows, log2_D, mask=inside)
     tl.store(out + 2 * num_rows, weight / tl.where(usable, count, 1.0), mask=inside)
-    tl.store(out + 3 * num_rows, weight, mask=inside)
-    tl.store(out + 4 * num_rows, tl.where(usable, log2_S, float("inf")), mask=inside)
+    tl.store(out + 3 * num_rows, inner, mask=inside)
+    tl.store(out + 4 * num_rows, log2_S, mask=inside)
 
 
 @triton.jit
@@ -167,7 +214,7 @@ def coefficients(
     s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
     row_mass, row_shift, row_pull, row_inner, row_inner_shift, column_ptr,
     to_log2, pull_factor, k2,
-    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, INNER: tl.constexpr,
+    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
     """τ times the gradient of the losses with respect to the similarities of a tile, from rows and columns."""
     inside = cols < num_cols
@@ -181,7 +228,22 @@ def coefficients(
         h_MN = (row_mass[:, None] + column_mass[None, :]) * tl.exp2(logit_MN)
     if banded:
         column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
+        if KIND != "in":
+            column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
+        if KIND == "in" or KIND == "auto":
+            column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
+        if KIND == "in" or KIND == "auto" or KIND == "sincere":
+            column_inner_shift = tl.load(column_ptr + 4 * num_cols + cols, mask=inside, other=float("inf"))
         attracted_MN = h_MN
+        if KIND == "sincere" or KIND == "dcl":
+            attracted_MN = tl.zeros_like(h_MN)
+        if KIND == "auto":
+            minus_MN = -s_MN * LOG2_E
+            if SHIFTED:
+                attracted_MN -= pull_factor * row_inner[:, None] * tl.exp2(minus_MN - row_inner_shift[:, None])
+                attracted_MN -= pull_factor * column_inner[None, :] * tl.exp2(minus_MN - column_inner_shift[None, :])
+            else:
+                attracted_MN -= pull_factor * (row_inner[:, None] + column_inner[None, :]) * tl.exp2(minus_MN)
         if PULLS:
             minus_MN = -s_MN * LOG2_E
             if SHIFTED:
@@ -191,13 +253,14 @@ def coefficients(
                 attracted_MN -= column_mass[None, :] * tl.exp2(minus_MN - column_shift[None, :])
             else:
                 attracted_MN -= pull_factor * (row_mass[:, None] + column_mass[None, :]) * tl.exp2(minus_MN)
-        if INNER:
-            column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
-            column_inner_shift = tl.load(column_ptr + 4 * num_cols + cols, mask=inside, other=float("inf"))
+        if KIND == "sincere":
+            near_MN = logit_MN - pull_factor
+            attracted_MN -= row_pull[:, None] / (1.0 + tl.exp2(near_MN - row_inner_shift[:, None]))
+            attracted_MN -= column_pull[None, :] / (1.0 + tl.exp2(near_MN - column_inner_shift[None, :]))
+        elif KIND == "in":
             attracted_MN -= row_inner[:, None] * tl.exp2(logit_MN - row_inner_shift[:, None])
             attracted_MN -= column_inner[None, :] * tl.exp2(logit_MN - column_inner_shift[None, :])
         else:
-            column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             attracted_MN -= row_pull[:, None] + column_pull[None, :]
         h_MN = tl.where(row_labels[:, None] == column_labels[None, :], attracted_MN, k2 * h_MN)
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.
@@ -244,9 +307,9 @@ def statistics_kernel(
     num_rows, num_cols, cols_per_split, self_start, to_log2, k1, k2,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
-    PULLS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The sums of `add_tile` for each anchor and split of the columns, (S, 6, R)."""
+    """The sums of `add_tile` for each anchor and split of the columns, (S, 6, R); (S, 7, R) for `auto`."""
     block, split = tl.program_id(0), tl.program_id(1)
     rows = block * BM + tl.arange(0, BM)
     row_labels, own, band_low, band_high = load_block(
@@ -254,7 +317,7 @@ def statistics_kernel(
     )
     x_MD = load_rows(x_ptr, rows, num_rows, 0, D, BD)
     zeros = tl.zeros((BM,), dtype=tl.float32)
-    top, denominator, similarity, count, inner = zeros, zeros, zeros, zeros, zeros
+    top, denominator, similarity, count, inner, attracted = zeros, zeros, zeros, zeros, zeros, zeros
     if SHIFTED:
         top -= float("inf")
     inner_top = top
@@ -264,44 +327,52 @@ def statistics_kernel(
         cols = start + tl.arange(0, BN)
         s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
         banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
-        top, denominator, similarity, count, inner_top, inner = add_tile(
+        top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, banded, row_labels, own, cols, last, column_label_ptr,
-            top, denominator, similarity, count, inner_top, inner, to_log2, k1, k2, HAS_SELF, SHIFTED, PULLS, INNER,
+            top, denominator, similarity, count, inner_top, inner, attracted,
+            to_log2, k1, k2, HAS_SELF, SHIFTED, PULLS, KIND,
         )  # fmt: skip
-    out = out_ptr + split * 6 * num_rows + rows
+    out = out_ptr + split * (7 if KIND == "auto" else 6) * num_rows + rows
     tl.store(out, top, mask=rows < num_rows)
     tl.store(out + num_rows, denominator, mask=rows < num_rows)
     tl.store(out + 2 * num_rows, similarity, mask=rows < num_rows)
     tl.store(out + 3 * num_rows, count, mask=rows < num_rows)
     tl.store(out + 4 * num_rows, inner_top, mask=rows < num_rows)
     tl.store(out + 5 * num_rows, inner, mask=rows < num_rows)
+    if KIND == "auto":
+        tl.store(out + 6 * num_rows, attracted, mask=rows < num_rows)
 
 
 @triton.jit
 def finish_statistics_kernel(
     part_ptr, order_ptr, out_ptr, num_rows, num_splits, temperature,
-    SORTED: tl.constexpr, INNER: tl.constexpr, BLOCK: tl.constexpr,
+    SORTED: tl.constexpr, KIND: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The splits of `statistics_kernel` put together, in the caller's order: loss, log D, count, log S."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = rows < num_rows
     top = tl.full((BLOCK,), float("-inf"), dtype=tl.float32)
     inner_top = top
+    NUM: tl.constexpr = 7 if KIND == "auto" else 6
     for split in range(num_splits):
-        part = part_ptr + split * 6 * num_rows + rows
+        part = part_ptr + split * NUM * num_rows + rows
         top = tl.maximum(top, tl.load(part, mask=inside, other=0.0))
         inner_top = tl.maximum(inner_top, tl.load(part + 4 * num_rows, mask=inside, other=0.0))
     zeros = tl.zeros((BLOCK,), dtype=tl.float32)
-    denominator, similarity, count, inner = zeros, zeros, zeros, zeros
+    denominator, similarity, count, inner, attracted = zeros, zeros, zeros, zeros, zeros
     for split in range(num_splits):
-        part = part_ptr + split * 6 * num_rows + rows
+        part = part_ptr + split * NUM * num_rows + rows
         shrink = tl.exp2(tl.load(part, mask=inside, other=0.0) - top)
         denominator += shrink * tl.load(part + num_rows, mask=inside, other=0.0)
+        if KIND == "auto":
+            attracted += shrink * tl.load(part + 6 * num_rows, mask=inside, other=0.0)
         similarity += tl.load(part + 2 * num_rows, mask=inside, other=0.0)
         count += tl.load(part + 3 * num_rows, mask=inside, other=0.0)
         shrink = tl.exp2(tl.load(part + 4 * num_rows, mask=inside, other=0.0) - inner_top)
         inner += shrink * tl.load(part + 5 * num_rows, mask=inside, other=0.0)
-    loss, log2_D, log2_S = anchor_loss(top, denominator, similarity, count, inner_top, inner, temperature, INNER)
+    loss, log2_D, log2_S, count = anchor_loss(
+        top, denominator, similarity, count, inner_top, inner, attracted, temperature, KIND
+    )
     at = rows
     if SORTED:
         at = tl.load(order_ptr + rows, mask=inside, other=0)
@@ -309,6 +380,38 @@ def finish_statistics_kernel(
     tl.store(out_ptr + num_rows + at, log2_D / LOG2_E, mask=inside)
     tl.store(out_ptr + 2 * num_rows + at, count, mask=inside)
     tl.store(out_ptr + 3 * num_rows + at, log2_S / LOG2_E, mask=inside)
+
+
+@triton.jit
+def margins_kernel(
+    x_ptr, y_ptr, row_label_ptr, column_label_ptr, own_ptr, band_ptr, order_ptr, stats_ptr,
+    num_rows, num_cols, self_start, to_log2, k1,
+    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The second pass of `sincere`, over the bands only: with log N known, its loss and log D replace `dcl`'s."""
+    block = tl.program_id(0)
+    rows = block * BM + tl.arange(0, BM)
+    inside = rows < num_rows
+    row_labels, own, band_low, band_high = load_block(
+        row_label_ptr, own_ptr, band_ptr, block, rows, num_rows, num_cols, self_start, HAS_SELF, SORTED
+    )
+    at = rows
+    if SORTED:
+        at = tl.load(order_ptr + rows, mask=inside, other=0)
+    count = tl.load(stats_ptr + 2 * num_rows + at, mask=inside, other=0.0)
+    log2_N = tl.load(stats_ptr + 3 * num_rows + at, mask=inside, other=0.0) * LOG2_E
+    x_MD = load_rows(x_ptr, rows, num_rows, 0, D, BD)
+    loss, share = tl.zeros((BM,), dtype=tl.float32), tl.zeros((BM,), dtype=tl.float32)
+    for start in range(band_low // BN * BN, band_high, BN):
+        cols = start + tl.arange(0, BN)
+        s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
+        loss, share = add_margins(
+            s_MN, row_labels, own, cols, num_cols, column_label_ptr, log2_N, loss, share, to_log2, k1, HAS_SELF
+        )
+    loss, log2_D = margin_loss(loss, share, count, log2_N, k1)
+    tl.store(stats_ptr + at, loss, mask=inside)
+    tl.store(stats_ptr + num_rows + at, log2_D / LOG2_E, mask=inside)
 
 
 @triton.jit
@@ -331,7 +434,7 @@ def reduce_kernel(loss_ptr, count_ptr, total_ptr, usable_ptr, num_rows, MEAN: tl
 @triton.jit
 def pack_kernel(
     upstream_ptr, divisor_ptr, stats_ptr, order_ptr, largest_ptr, scale_ptr, out_ptr, num_rows, upstream_stride,
-    SORTED: tl.constexpr, SHIFTED: tl.constexpr, HALF_SCALE: tl.constexpr, BLOCK: tl.constexpr,
+    SORTED: tl.constexpr, SHIFTED: tl.constexpr, KIND: tl.constexpr, HALF_SCALE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Upstream gradients and statistics as the factors that `gradient_kernel` reads.
 
@@ -352,7 +455,7 @@ def pack_kernel(
     log2_D = tl.load(stats_ptr + num_rows + at, mask=inside, other=0.0) * LOG2_E
     count = tl.load(stats_ptr + 2 * num_rows + at, mask=inside, other=0.0)
     log2_S = tl.load(stats_ptr + 3 * num_rows + at, mask=inside, other=0.0) * LOG2_E
-    store_factors(out_ptr, rows, num_rows, weight, count, log2_D, log2_S, SHIFTED)
+    store_factors(out_ptr, rows, num_rows, weight, count, log2_D, log2_S, SHIFTED, KIND)
 
 
 @triton.jit
@@ -361,7 +464,7 @@ def gradient_kernel(
     num_rows, num_cols, cols_per_split, self_start, to_log2, pull_factor, k2, first_row, stop_row,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
-    PULLS: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """RESIDENT: a block's gradient, summed over a split of the columns, to out (S, R, D).
 
@@ -389,7 +492,7 @@ def gradient_kernel(
         h_MN = coefficients(
             s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, column_ptr,
-            to_log2, pull_factor, k2, HAS_SELF, SHIFTED, PULLS, INNER,
+            to_log2, pull_factor, k2, HAS_SELF, SHIFTED, PULLS, KIND,
         )  # fmt: skip
         if RESIDENT:
             grad_MD = tl.dot(h_MN.to(y_ND.dtype), y_ND, grad_MD, input_precision=PRECISION)
@@ -449,7 +552,7 @@ def finish_gradient_kernel(
 def small_statistics_kernel(
     z_ptr, label_ptr, out_ptr, num, row_stride, column_stride, to_log2, temperature, k1, k2, scale,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    PULLS: tl.constexpr, INNER: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """(7, N) for each anchor of a small batch: loss, number of positives, and the five factors of its gradient.
 
@@ -462,19 +565,32 @@ def small_statistics_kernel(
     if HALF:
         x_MD = x_MD.to(tl.float16)
     zeros = tl.zeros((BM,), dtype=tl.float32)
-    top, denominator, similarity, count, inner_top, inner = zeros, zeros, zeros, zeros, zeros, zeros
+    top, denominator, similarity, count, inner_top, inner, attracted = zeros, zeros, zeros, zeros, zeros, zeros, zeros
     for start in range(0, num, BN):
         cols = start + tl.arange(0, BN)
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
-        top, denominator, similarity, count, inner_top, inner = add_tile(
+        top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, True, row_labels, rows, cols, num, label_ptr,
-            top, denominator, similarity, count, inner_top, inner, to_log2, k1, k2, True, False, PULLS, INNER,
+            top, denominator, similarity, count, inner_top, inner, attracted,
+            to_log2, k1, k2, True, False, PULLS, KIND,
         )  # fmt: skip
-    loss, log2_D, log2_S = anchor_loss(top, denominator, similarity, count, inner_top, inner, temperature, INNER)
+    loss, log2_D, log2_S, count = anchor_loss(
+        top, denominator, similarity, count, inner_top, inner, attracted, temperature, KIND
+    )
+    if KIND == "sincere":
+        losses, share = zeros, zeros
+        for start in range(0, num, BN):
+            cols = start + tl.arange(0, BN)
+            y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
+            s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
+            losses, share = add_margins(
+                s_MN, row_labels, rows, cols, num, label_ptr, log2_S, losses, share, to_log2, k1, True
+            )
+        loss, log2_D = margin_loss(losses, share, count, log2_S, k1)
     tl.store(out_ptr + rows, loss, mask=rows < num)
     tl.store(out_ptr + num + rows, count, mask=rows < num)
-    store_factors(out_ptr + 2 * num, rows, num, scale, count, log2_D, log2_S, False)
+    store_factors(out_ptr + 2 * num, rows, num, scale, count, log2_D, log2_S, False, KIND)
 
 
 @triton.jit
@@ -482,7 +598,7 @@ def small_gradient_kernel(
     z_ptr, label_ptr, anchor_ptr, loss_ptr, grad_ptr, num, row_stride, column_stride,
     to_log2, temperature, pull_factor, k2, scale, MEAN: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    PULLS: tl.constexpr, INNER: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of a small batch's losses, by the first program, and its gradient with respect to z."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -505,7 +621,7 @@ def small_gradient_kernel(
         h_MN = coefficients(
             s_MN, True, row_labels, rows, cols, num, label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, factor_ptr,
-            to_log2, pull_factor, k2, True, False, PULLS, INNER,
+            to_log2, pull_factor, k2, True, False, PULLS, KIND,
         )  # fmt: skip
         grad_MD = tl.dot(h_MN.to(y_ND.dtype), y_ND, grad_MD, input_precision=PRECISION)
         losses += tl.load(anchor_ptr + cols, mask=cols < num, other=0.0)

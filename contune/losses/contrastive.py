@@ -1,12 +1,30 @@
-"""The tuned contrastive loss and the two losses it contains: SupCon (k1 = 0, k2 = 1) and NT-Xent."""
+"""The tuned contrastive loss, SupCon and NT-Xent, which it contains, and its rivals SINCERE, ε-SupInfoNCE and DCL."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from contune.kernels import LossSettings
 from contune.losses import dispatch
+
+Number = float | Literal["auto"]
+
+
+def tcl_settings(
+    temperature: float,
+    k1: Number,
+    k2: Number,
+    r: float,
+    precision: str = "fast",
+    normalize: bool = True,
+    reduction: str = "mean",
+) -> LossSettings:
+    """TCL, with r in place of what is `auto`."""
+    dispatch.check_number("r", r)
+    first, second = r if k1 == "auto" else k1, 1 + r if k2 == "auto" else k2
+    return LossSettings(temperature, first, second, "out", precision, normalize, reduction, k1 == "auto")
 
 
 def tcl_loss(
@@ -17,8 +35,9 @@ def tcl_loss(
     candidates: Tensor | None = None,
     candidate_labels: Tensor | None = None,
     temperature: float = 0.1,
-    k1: float = 5000.0,
-    k2: float = 1.0,
+    k1: Number = "auto",
+    k2: Number = "auto",
+    r: float = 0.3,
     normalize: bool = True,
     reduction: str = "mean",
     backend: str = "auto",
@@ -41,8 +60,10 @@ def tcl_loss(
             batch). They get a gradient if they require one.
         candidate_labels: (M,) integers, theirs; or give (N, M) positives.
         temperature: τ. A parameter that requires a gradient gets it from `dense`.
-        k1: above 0, pulls harder on positives.
-        k2: above 1, pushes harder on negatives.
+        k1: above 0, pulls harder on positives. `auto`: r Σ_p exp(s_ip / τ) / Σ_p exp(-s_ip) for each anchor, taken as
+            a constant, so that its term of D is r times the positives' from the first step to the last.
+        k2: above 1, pushes harder on negatives. `auto`: 1 + r, with which negatives are pushed as by SupCon.
+        r: of `auto`. 0 is SupCon; a larger r weakens what pushes positives apart in SupCon.
         normalize: L2-normalize the embeddings first.
         reduction: `mean` over anchors that have a positive, `sum`, or `none` for one value per anchor.
         backend: `dense` writes out the N×N matrix and can be differentiated twice; `chunked` and `fused` (CUDA)
@@ -56,7 +77,7 @@ def tcl_loss(
     and this function take the mean. float16 and bfloat16 are computed in float32, also under autocast. NaN in
     the embeddings comes out as NaN.
     """
-    settings = LossSettings(temperature, k1, k2, "out", precision, normalize, reduction)
+    settings = tcl_settings(temperature, k1, k2, r, precision, normalize, reduction)
     return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
 
 
@@ -107,6 +128,79 @@ def ntxent_loss(
     return dispatch.pair_loss(z, ids, None, candidates, candidate_ids, settings, backend, distributed)
 
 
+def sincere_loss(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
+    temperature: float = 0.1,
+    normalize: bool = True,
+    reduction: str = "mean",
+    backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
+) -> Tensor:
+    """SINCERE (Feeney and Hughes 2023): no positive pushes another one away; arguments as in `tcl_loss`.
+
+    for each anchor i that has a positive and a negative:
+        loss_i = - mean over positives p of log(exp(s_ip / τ) / (exp(s_ip / τ) + Σ_n exp(s_in / τ)))
+    """
+    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=0.0)
+    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+
+
+def eps_supinfonce_loss(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
+    temperature: float = 0.1,
+    epsilon: float = 0.25,
+    normalize: bool = True,
+    reduction: str = "mean",
+    backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
+) -> Tensor:
+    """ε-SupInfoNCE (Barbano et al. 2023): SINCERE with a margin; arguments as in `tcl_loss`.
+
+        for each anchor i that has a positive and a negative:
+            loss_i = - mean over positives p of log(exp(s_ip / τ) / (exp(s_ip / τ - ε) + Σ_n exp(s_in / τ)))
+
+    Args:
+        epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is where it has no bound.
+    """
+    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=epsilon)
+    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+
+
+def dcl_loss(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
+    temperature: float = 0.1,
+    normalize: bool = True,
+    reduction: str = "mean",
+    backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
+) -> Tensor:
+    """Decoupled contrastive learning (Yeh et al. 2022) with labels; arguments as in `tcl_loss`.
+
+    for each anchor i that has a positive and a negative:
+        loss_i = - mean over positives p of log(exp(s_ip / τ) / Σ_n exp(s_in / τ))
+    """
+    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=math.inf)
+    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+
+
 class _LossModule(nn.Module):
     """Keeps the settings of a loss function as attributes and passes them on."""
 
@@ -117,8 +211,10 @@ class _LossModule(nn.Module):
         self.names = tuple(settings)
         for name, value in settings.items():
             setattr(self, name, value)
-        shared = {name: value for name, value in settings.items() if name in LossSettings._fields}
-        dispatch.check_settings(LossSettings(**{"k1": 0.0, "k2": 1.0} | shared), settings["backend"])
+        numbers = {"k1": 0.0, "k2": 1.0, "r": 0.0} | settings
+        checked = tcl_settings(*(numbers[name] for name in ("temperature", "k1", "k2", "r")))
+        words = {name: settings[name] for name in ("variant", "precision", "reduction", "epsilon") if name in settings}
+        dispatch.check_settings(checked._replace(**words), settings["backend"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -148,8 +244,9 @@ class TCLLoss(_LossModule):
         self,
         *,
         temperature: float = 0.1,
-        k1: float = 5000.0,
-        k2: float = 1.0,
+        k1: Number = "auto",
+        k2: Number = "auto",
+        r: float = 0.3,
         normalize: bool = True,
         reduction: str = "mean",
         backend: str = "auto",
@@ -157,7 +254,7 @@ class TCLLoss(_LossModule):
         distributed: bool = False,
     ) -> None:
         super().__init__(
-            temperature=temperature, k1=k1, k2=k2, normalize=normalize, reduction=reduction, backend=backend,
+            temperature=temperature, k1=k1, k2=k2, r=r, normalize=normalize, reduction=reduction, backend=backend,
             precision=precision, distributed=distributed,
         )  # fmt: skip
 
@@ -208,3 +305,52 @@ class NTXentLoss(_LossModule):
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
     ) -> Tensor:
         return ntxent_loss(z, ids, candidates=candidates, candidate_ids=candidate_ids, **self.settings)
+
+
+class SINCERELoss(_LossModule):
+    """`sincere_loss` as a Module."""
+
+    function = staticmethod(sincere_loss)
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.1,
+        normalize: bool = True,
+        reduction: str = "mean",
+        backend: str = "auto",
+        precision: str = "fast",
+        distributed: bool = False,
+    ) -> None:
+        super().__init__(
+            temperature=temperature, normalize=normalize, reduction=reduction, backend=backend,
+            precision=precision, distributed=distributed,
+        )  # fmt: skip
+
+
+class EpsSupInfoNCELoss(_LossModule):
+    """`eps_supinfonce_loss` as a Module."""
+
+    function = staticmethod(eps_supinfonce_loss)
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.1,
+        epsilon: float = 0.25,
+        normalize: bool = True,
+        reduction: str = "mean",
+        backend: str = "auto",
+        precision: str = "fast",
+        distributed: bool = False,
+    ) -> None:
+        super().__init__(
+            temperature=temperature, epsilon=epsilon, normalize=normalize, reduction=reduction, backend=backend,
+            precision=precision, distributed=distributed,
+        )  # fmt: skip
+
+
+class DCLLoss(SINCERELoss):
+    """`dcl_loss` as a Module."""
+
+    function = staticmethod(dcl_loss)

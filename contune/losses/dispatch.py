@@ -52,8 +52,9 @@ def pair_loss(
     num_pairs = z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learns_temperature
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
-        words = f"{settings.variant} {settings.precision} {settings.reduction} {backend}"
-        compiled_loss: Tensor = autograd.pair_loss_op(z, labels, list(settings[:3]), words, settings.normalize)[0]
+        words = f"{settings.kind} {settings.precision} {settings.reduction} {backend}"
+        numbers = [*settings[:3], settings.epsilon or 0.0]
+        compiled_loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
         return compiled_loss
 
     learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
@@ -117,6 +118,8 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
     number = check_number("temperature", temperature, zero=False)
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
     k1, k2 = (check_number(name, getattr(settings, name)) for name in ("k1", "k2"))
+    if settings.epsilon is not None and settings.epsilon != math.inf:
+        settings = settings._replace(epsilon=check_number("epsilon", settings.epsilon))
     for name in ("k1", "k2"):
         if isinstance(getattr(settings, name), Tensor) and getattr(settings, name).requires_grad:
             raise UserError(f"{name} is not differentiable. Pass {name}.item().")

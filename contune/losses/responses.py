@@ -7,7 +7,7 @@ Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,15 +57,18 @@ class PairBlock(NamedTuple):
     positive_RC: Tensor
     negative_RC: Tensor
 
-    def coefficients(self, k1: float, k2: float, variant: str = "out") -> Coefficients:
-        """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+    def coefficients(self, k1: float, k2: float, variant: str = "out", relative: bool = False) -> Coefficients:
+        """Computed from logarithms, so that no τ, k1 or k2 overflows. For `relative` see `LossSettings`."""
         check_settings(LossSettings(self.temperature, k1, k2, variant))
         logits_RC, positive_RC, negative_RC = self.sim_RC / self.temperature, self.positive_RC, self.negative_RC
         log_pos_R, log_neg_R, log_pull_R = (
             terms_RC.masked_fill(~mask_RC, -math.inf).logsumexp(dim=1)
             for terms_RC, mask_RC in ((logits_RC, positive_RC), (logits_RC, negative_RC), (-self.sim_RC, positive_RC))
         )
+        log_k1: Any
         log_k1, log_k2 = (math.log(k) if k > 0 else -math.inf for k in (k1, k2))
+        if relative:  # an anchor without a positive has none of these terms
+            log_k1 = (log_k1 + log_pos_R - log_pull_R).nan_to_num(-math.inf)
         log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
         log_D_R = torch.logaddexp(log_D_R, log_pull_R + log_k1)
         log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
@@ -78,7 +81,8 @@ class PairBlock(NamedTuple):
         return Coefficients(
             X_RC=weights_RC / total_R1,
             P_RC=(logits_RC - log_D_R1).exp().where(positive_RC, 0.0),
-            Y_RC=(log_k1 - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0) * self.temperature,
+            Y_RC=((log_k1[:, None] if relative else log_k1) - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0)
+            * self.temperature,
             N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
         )
 
@@ -205,7 +209,15 @@ def responses(
 
 @torch.no_grad()
 def logged_responses(
-    z_ND: Tensor, groups_N: Tensor, *, temperature: float, k1: float, k2: float, variant: str, supcon: bool
+    z_ND: Tensor,
+    groups_N: Tensor,
+    *,
+    temperature: float,
+    k1: float,
+    k2: float,
+    variant: str,
+    supcon: bool,
+    relative: bool = False,
 ) -> dict[str, Tensor]:
     """What training logs of a batch: `responses` of the global batch, with this process's rows as anchors.
 
@@ -217,7 +229,7 @@ def logged_responses(
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
     block = pair_block(z_ND[rows], y_CD, groups_N[rows, None] == groups_C, own_N[rows], temperature)
-    totals = response_sums(block, block.kinds(), k1, k2, variant, supcon=supcon)
+    totals = response_sums(block, block.kinds(), k1, k2, variant, relative, supcon=supcon)
     names = [name for name in totals if not name.endswith("pushed_away_share")]
     over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
     return means(dict(zip(names, over_ranks_K2, strict=True)))
@@ -234,7 +246,14 @@ def means(totals: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def response_sums(
-    block: PairBlock, kinds: dict[str, Tensor], k1: float, k2: float, variant: str = "out", *, supcon: bool = True
+    block: PairBlock,
+    kinds: dict[str, Tensor],
+    k1: float,
+    k2: float,
+    variant: str = "out",
+    relative: bool = False,
+    *,
+    supcon: bool = True,
 ) -> dict[str, Tensor]:
     """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs."""
     totals: dict[str, Tensor] = {}
@@ -247,7 +266,7 @@ def response_sums(
         means_R = (values_RC * pairs_RC).sum(dim=1) / counts_R.clamp(min=1)
         totals[name] = torch.stack([means_R.sum(), (counts_R > 0).sum()])
 
-    tuned = block.coefficients(k1, k2, variant)
+    tuned = block.coefficients(k1, k2, variant, relative)
     plain = block.coefficients(0.0, 1.0) if supcon else None
     for prefix, terms in (("", tuned), (SUPCON, plain)):
         if terms is not None:

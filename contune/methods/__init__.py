@@ -8,6 +8,9 @@ from contune.methods.base import Method, Output
 METHODS = {
     "tcl": "tcl:TCL",
     "supcon": "supcon:SupCon",
+    "sincere": "sincere:SINCERE",
+    "eps-supinfonce": "sincere:EpsSupInfoNCE",
+    "dcl": "sincere:DCL",
     "simclr": "simclr:SimCLR",
     "cross-entropy": "cross_entropy:CrossEntropy",
     "triplet": "triplet:Triplet",

@@ -1,11 +1,13 @@
 """Tuned Contrastive Learning, section 3.2 of the paper."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
 from contune.kernels import LossSettings
 from contune.losses import tcl_loss
+from contune.losses.contrastive import tcl_settings
 from contune.methods.pairwise import PairwiseMethod
 from contune.settings import ranged
 
@@ -19,10 +21,12 @@ class TCL(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
-        k1: float = ranged(5000.0, low=0.0)
-        """Values above 0 raise the gradient from hard positives. 4000 and 5000 almost always work."""
-        k2: float = ranged(1.0, low=0.0)
-        """Values above 1 raise the gradient from hard negatives, which k1 lowers."""
+        k1: float | Literal["auto"] = ranged(5000.0, low=0.0)
+        """Values above 0 raise the gradient from hard positives. `auto` chooses one for each anchor in each step."""
+        k2: float | Literal["auto"] = ranged(1.0, low=0.0)
+        """Values above 1 raise the gradient from hard negatives, which k1 lowers. `auto` is 1 + r."""
+        r: float = ranged(0.3, low=0.0)
+        """For `auto`: the size of k1's term relative to the positives' in the loss's denominator. 0 is SupCon."""
         supervised: bool = True
         """Positives share a label. false: positives are views of one image."""
 
@@ -30,12 +34,18 @@ class TCL(PairwiseMethod):
         def needs_labels(self) -> bool:
             return self.supervised
 
+        @property
+        def knobs(self) -> LossSettings:
+            return tcl_settings(self.temperature, self.k1, self.k2, self.r)
+
     settings: Settings
 
     @property
     def knobs(self) -> LossSettings:
-        return LossSettings(self.settings.temperature, self.settings.k1, self.settings.k2)
+        return self.settings.knobs
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         knobs = self.settings
-        return tcl_loss(z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, distributed=True)
+        return tcl_loss(
+            z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, r=knobs.r, distributed=True
+        )

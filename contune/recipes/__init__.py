@@ -12,6 +12,7 @@ Recipe = Callable[[], Config]
 
 RECIPES: dict[str, Recipe] = {
     "digits": everyday.digits,
+    "digits-tcl": everyday.digits_tcl,
     "digits-supcon": everyday.digits_supcon,
     "digits-ce": everyday.digits_cross_entropy,
     "digits-ssl": ssl.recipe("digits", "tcl-ssl"),

@@ -125,6 +125,7 @@ def gradient_responses(method: Method, state: Mapping[str, Tensor]) -> dict[str,
         k1=knobs.k1,
         k2=knobs.k2,
         variant=knobs.variant,
+        relative=knobs.relative,
         supcon=isinstance(method, TCL),
     )
 

@@ -87,7 +87,9 @@ def test_an_embedding_among_the_candidates_is_a_positive_of_itself(backend: str)
 def test_every_loss_takes_candidates_and_labels_of_any_integer_type(backend: str) -> None:
     z, queue = rows(4), rows(9)
     ids, queue_ids = torch.arange(4), torch.arange(9, dtype=torch.uint8) % 4
-    expected = tcl_loss(z, ids, candidates=queue, candidate_labels=queue_ids, k1=0.0, temperature=0.2, backend="dense")
+    expected = tcl_loss(
+        z, ids, candidates=queue, candidate_labels=queue_ids, k1=0, k2=1, temperature=0.2, backend="dense"
+    )
     supcon = supcon_loss(z, ids, candidates=queue, candidate_labels=queue_ids, temperature=0.2, backend=backend)
     ntxent = ntxent_loss(z, ids, candidates=queue, candidate_ids=queue_ids, backend=backend)
     torch.testing.assert_close(supcon, expected)
@@ -154,7 +156,7 @@ def gradient(loss: Tensor, z: Tensor) -> Tensor:
 @pytest.mark.parametrize(("backend", "dtype"), [("chunked", torch.float64), ("auto", torch.float32)])
 def test_the_operator_keeps_the_rules_for_operators(reduction: str, backend: str, dtype: torch.dtype) -> None:
     z, labels = rows(9, dtype=dtype).requires_grad_(), torch.arange(9) % 2
-    arguments = (z, labels, [0.1, 5000.0, 1.5], f"out high {reduction} {backend}", True)
+    arguments = (z, labels, [0.1, 5000.0, 1.5, 0.0], f"out high {reduction} {backend}", True)
     torch.library.opcheck(autograd.pair_loss_op, arguments)
 
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from loss_cases import (
+    LOSSES,
     Case,
     LossOf,
     all_pairs,
@@ -39,6 +40,7 @@ GRID = all_pairs(
     layout=("plain", "turned", "gaps"),
     candidates=(0, 77),
     asking=("both", "anchors", "candidates"),
+    loss=tuple(LOSSES),
 )
 SUPCON = [
     Case(num, dim, "half", temperature, 0.0, 1.0, variant, pairs)
@@ -84,6 +86,7 @@ def test_float32_is_float64_to_1e_5(case: Case) -> None:
         layout=st.sampled_from(["plain", "turned", "gaps"]),
         candidates=st.integers(0, 40),
         asking=st.sampled_from(["both", "anchors", "candidates"]),
+        loss=st.sampled_from(sorted(LOSSES)),
     ),
     st.sampled_from([1, 2**19]),
 )

@@ -6,6 +6,7 @@ import pytest
 import torch
 from loss_cases import (
     DEVICE,
+    LOSSES,
     Case,
     all_pairs,
     answer,
@@ -37,6 +38,7 @@ GRID = all_pairs(
     layout=("plain", "turned", "gaps"),
     candidates=(0, 77),
     asking=("both", "anchors", "candidates"),
+    loss=tuple(LOSSES),
 )
 LARGE = [
     Case(1, 64),
@@ -54,6 +56,7 @@ SMALL = all_pairs(
     variant=("out", "in"),
     reduction=("sum", "mean"),
     layout=("plain", "turned", "gaps"),
+    loss=tuple(LOSSES),
 )
 ROADS = [
     Case(130, 32, "two", 0.1, 5000.0, 1.5),

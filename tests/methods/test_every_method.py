@@ -12,7 +12,7 @@ from contune.models import build_encoder
 from contune.train.monitors import COLLAPSED_RANK, spread
 
 NUM_CLASSES, BATCH, SIZE = 3, 12, 8
-LEARNS_FROM_LABELS = ("tcl", "supcon", "cross-entropy", "triplet", "npair")
+LEARNS_FROM_LABELS = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "cross-entropy", "triplet", "npair")
 SMALL: dict[str, dict[str, object]] = {name: {"projector_dim": 4} for name in ("barlow-twins", "w-mse", "arb")}
 """For a loss on the covariance of a batch of 12."""
 SMALL["moco-v2"] = {"queue_size": 32768}  # so that few of the negatives show the same images
