@@ -45,9 +45,10 @@ A recipe that is not on this page has not been run in full here.
 
 """
 COUNTED = """
-*All finished runs* are those of CIFAR-100 with ResNet-18 below and three repeats at
-[one revision](../results/one-revision). They include ten more TCL runs, under
-[other engines](../benchmarks/README.md#findings). [How accuracy is measured](#how-accuracy-is-measured) defines the probes.
+*All finished runs* are those of CIFAR-100 with ResNet-18 below and the repeats at
+[one revision](../results/one-revision). They include the TCL runs under
+[other engines](../benchmarks/README.md#findings). [How accuracy is measured](#how-accuracy-is-measured) defines the
+probes.
 """
 ACCURACIES = """## Supervised training
 
