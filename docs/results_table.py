@@ -67,8 +67,8 @@ def why(benchmarks: Path) -> str:
         f"{100 * train['of_bound']:.0f} % of what the encoder alone reaches.",
         f"**Fast augmentation.** On two CPU cores AutoAugment is {torchvision['ratio']:.1f} times as fast as "
         "torchvision with two workers. On a GPU it is one Triton kernel.",
-        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share one protocol, next to SupCon, cross-entropy, "
-        "triplet and N-pair. Every accuracy names its measure, seeds and result file.",
+        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share one protocol, next to SupCon, SINCERE, "
+        "cross-entropy and others. Every accuracy names its measure, seeds and result file.",
     )
 
 
