@@ -62,14 +62,13 @@ def test_welchs_interval_is_that_of_scipy(table: Any) -> None:
     from scipy.stats import ttest_ind  # type: ignore[import-untyped]
 
     a, b = [77.9, 78.1, 77.8, 78.0, 77.0], [77.6, 77.7, 77.3]
-    interval = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    assert table.welch(a, b) == pytest.approx(((interval.low + interval.high) / 2, (interval.high - interval.low) / 2))
+    low, high = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    assert table.welch(a, b) == pytest.approx(((low + high) / 2, (high - low) / 2))
 
 
 def test_the_verdict_counts_every_run(table: Any, tmp_path: Path) -> None:
     """A far better TCL run, found nowhere but in benchmarks/results, changes the verdict."""
-    before = table.verdict(ROOT / "results", ROOT / "benchmarks" / "results")
-    assert "16 TCL, 7 SupCon" in before
+    assert "16 TCL, 7 SupCon" in table.verdict(ROOT / "results", ROOT / "benchmarks" / "results")
     for seed in range(5):
         write_result(tmp_path, f"train-graph-resnet18-seed{seed}", 90.0 + seed / 10, seed)
     after = table.verdict(ROOT / "results", tmp_path)
