@@ -1,17 +1,9 @@
 """Progress, sentences and tables, as a terminal and as a log file see them."""
 
-import io
-import sys
-
 import pytest
 
 from contune import console
 from contune.console import ProgressUpdate, progress, progress_of_many, say, show_table
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -32,18 +24,6 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str],
         for job in (0, 1, 0):
             update(job, ProgressUpdate("train", 1, 9, "loss 2.0"))
     assert capsys.readouterr().err == "seed 0: train 1/9 loss 2.0\nseed 1: train 1/9 loss 2.0\n"
-
-
-def test_a_terminal_gets_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with progress("train", 10) as advance:
-        advance(10, "loss 0.5")
-    with progress_of_many(["seed 0", "a longer name"]) as update:
-        update(1, ProgressUpdate("train", 1, 9, "loss 2.0"))
-        update(1, ProgressUpdate("probe", 3, 5, ""))
-    for part in ("train", "10/10", "loss 0.5", "seed 0", "waiting", "a longer name", "3/5", "probe"):
-        assert part in terminal.getvalue()
 
 
 def test_a_worker_sends_progress_and_sentences_to_its_parent(

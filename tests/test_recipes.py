@@ -7,7 +7,7 @@ from contune.data import DATASETS
 from contune.data.augment import build_policy
 from contune.data.augment.simaugment import SimAugment
 from contune.models.encoders import check_encoder_name
-from contune.recipes import RECIPES, by_data, summary
+from contune.recipes import RECIPES, summary
 from contune.recipes.paper import Setting, paper_settings
 from contune.train.setup import view_policies
 
@@ -136,14 +136,6 @@ def test_every_method_without_labels_has_a_recipe_for_a_cpu() -> None:
         assert (config.data.name, config.model.encoder) == ("digits", "resnet-mini")
         assert not config.method.settings.needs_labels
     assert RECIPES["digits-ssl"]() == RECIPES["digits-tcl-ssl"](), "another name"
-
-
-def test_recipes_by_dataset() -> None:
-    groups = by_data()
-    assert list(groups) == ["digits", "images", "cifar10", "cifar100", "fmnist", "imagenet100"]
-    assert sorted(name for names in groups.values() for name in names) == sorted(RECIPES)
-    sizes = {RECIPES[name]().data.image_size for name in groups["imagenet100"]}
-    assert (sizes, RECIPES["cifar10-tcl"]().data.image_size) == ({224}, None)
 
 
 def test_the_paper_settings_match_the_recipes() -> None:

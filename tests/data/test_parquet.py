@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import contune
 from fuzzing import cases, damaged, for_all, seeds
 from pictures import labels_of, png, random_pixels
 
@@ -85,20 +84,6 @@ def test_the_label_column(tmp_path: Path) -> None:
         parquet_splits(path, "coarze")
     unlabelled = parquet_splits(write(tmp_path / "y.parquet", image=structs([1, 2]), caption=["a", "b"]))
     assert (unlabelled.train.labels, unlabelled.class_names) == (None, ())
-
-
-def test_columns_that_may_be_labels_are_named(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "x.parquet",
-        image=structs(range(20)),
-        kind=["a", "b"] * 10,
-        weight=[0.5] * 20,
-        thumbnail=[b""] * 20,
-        breed=pa.array(["x", "y"] * 10).dictionary_encode(),
-    )
-    assert parquet_splits(path).maybe_labels == ("kind", "breed")
-    assert parquet_splits(path, "kind").maybe_labels == ()
-    assert "--label-column kind" in contune("check", path).out
 
 
 @pytest.mark.parametrize(

@@ -143,14 +143,3 @@ def test_the_papers_probe_learns_and_the_encoder_stays() -> None:
     torch.manual_seed(12345)
     assert torch.equal(train_probe(backbone).weight, classifier.weight)
     assert not torch.equal(train_probe(backbone, seed=1).weight, classifier.weight)
-
-
-def test_the_papers_probe_takes_a_captured_step() -> None:
-    seen: list[probes.Step] = []
-
-    def capture(step: probes.Step, generator: torch.Generator) -> probes.Step:
-        seen.append(step)
-        return lambda images_BCHW, labels_B: step(images_BCHW, labels_B)
-
-    assert torch.equal(train_probe(encoder(), capture=capture).weight, train_probe(encoder()).weight)
-    assert len(seen) == 1

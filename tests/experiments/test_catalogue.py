@@ -87,14 +87,6 @@ def test_batch_sizes_are_those_of_appendix_b2(size: int, lr: float, k1: float) -
     assert papers == {"SupCon, 256": {PAPER: 79.1}, "TCL, 256": {PAPER: 79.8}}
 
 
-def test_k1_and_k2_are_those_of_section_4() -> None:
-    k1, k2 = configs("fig-k1"), configs("fig-k2")
-    assert [knobs(k1[key])["k1"] for key in k1 if key[0] == TCL] == [10, 100, 1000, 2000, 4000, 8000, 20000, 50000]
-    assert [(knobs(k2[key])["k1"], knobs(k2[key])["k2"]) for key in k2 if key[0] == TCL] == [(50000, 1), (50000, 3)]
-    assert [each.reported for each in find_experiment("fig-k2").rows[1:]] == [{PAPER: 71.8}, {PAPER: 76.2}]
-    assert row("fig-k1", "TCL, k1 = 50000").reported == {PAPER: 71.8}
-
-
 def test_many_seeds_have_the_intervals_of_appendix_b1() -> None:
     experiment = find_experiment("ci")
     assert (experiment.num_seeds, find_experiment("ci-digits").num_seeds) == (5, 5)

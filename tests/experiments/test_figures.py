@@ -43,9 +43,3 @@ def test_a_figure_names_what_it_shows(name: str, num_panels: int, shown: set[str
     panels = [axes for axes in figure.axes if axes.lines or axes.containers]
     assert len(panels) == num_panels
     assert {find_experiment(name).title, "95 % interval over seeds", *shown} <= words(figure)
-
-
-@pytest.mark.parametrize("name", ["ssl-digits", "table1", "fig-batch", "ci", "fig-k1", "fig-k2"])
-def test_without_any_result_there_is_still_a_figure(name: str) -> None:
-    experiment = find_experiment(name)
-    make_figure(experiment, [Outcome(row, num_missing=1) for row in experiment.rows])

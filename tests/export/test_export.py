@@ -54,13 +54,6 @@ def test_a_card_does_not_tell_where_the_data_was(run: Path, tmp_path: Path) -> N
     assert "secret" not in (export_run(tmp_path, "safetensors")[0] / "README.md").read_text()
 
 
-def test_an_encoder_without_a_result_has_a_card(tmp_path: Path) -> None:
-    write_run(tmp_path, SMALL_GRAY)
-    card = (export_run(tmp_path, "safetensors")[0] / "README.md").read_text()
-    assert "# resnet-mini\n" in card
-    assert "Not evaluated" in card
-
-
 def test_bad_requests_raise_and_write_nothing(run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()

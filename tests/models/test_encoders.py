@@ -66,17 +66,6 @@ def test_residual_branches_start_at_full_strength() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "image_size"),
-    [("test_vit", 32), ("test_convnext", 64), ("resnetv2_18", 32), ("mobilenetv3_small_050", 32), ("lcnet_035", 32)],
-)
-def test_any_timm_model_at_a_small_size(name: str, image_size: int) -> None:
-    encoder = build_encoder(name, channels=1, image_size=image_size)
-    with torch.no_grad():
-        features_ND = encoder.eval()(torch.zeros(2, 1, image_size, image_size))
-    assert features_ND.shape == (2, encoder.num_features)
-
-
-@pytest.mark.parametrize(
     ("options", "word"),
     [
         ({"name": "resnet5"}, "resnet50"),

@@ -5,16 +5,7 @@ import torch
 from torch import nn
 
 from contune.errors import UserError
-from contune.models.heads import Queue, ema_copy, ema_update, mlp, projector
-
-
-def test_the_projector_has_one_hidden_layer_and_no_batch_norm() -> None:
-    for head, sizes in (
-        (projector(512), [(512, 512), (512, 128)]),
-        (projector(512, hidden=2048, dim=256), [(512, 2048), (2048, 256)]),
-    ):
-        assert [(layer.in_features, layer.out_features) for layer in head if isinstance(layer, nn.Linear)] == sizes
-        assert [type(layer) for layer in head] == [nn.Linear, nn.ReLU, nn.Linear]
+from contune.models.heads import Queue, ema_copy, ema_update, mlp
 
 
 def test_no_layer_before_batch_norm_has_a_bias() -> None:

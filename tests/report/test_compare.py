@@ -25,11 +25,6 @@ def text_of(runs: list[ComparedRun]) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
-def titles(*rows: str) -> list[str]:
-    """The titles of one run for each row of settings."""
-    return [group.title for group in grouped([compared_run(f"run{n}", *row.split()) for n, row in enumerate(rows)])]
-
-
 def test_means_intervals_and_paired_tests() -> None:
     text = text_of([*TCL, *SUPCON])
     assert "92.17 ± 3.13" in text
@@ -74,16 +69,6 @@ def test_runs_that_differ_in_the_seed_or_the_machine_are_one_group() -> None:
         ("supcon", [0, 1, 2]),
     ]
     assert [run.name for run in groups[0].repeated] == ["again"]
-
-
-def test_titles_say_what_tells_rows_apart() -> None:
-    assert titles("method.k1=4000", "method.k1=50", "method.name=supcon") == ["tcl, k1 4000", "tcl, k1 50", "supcon"]
-    assert titles("optim.epochs=5", "method.name=supcon") == ["tcl, epochs 5", "supcon, epochs 100"]
-    assert titles("", "method.name=supcon method.temperature=0.5 optim.lr=2") == ["tcl", "supcon"]
-    assert titles("", "data.name=cifar10 optim.epochs=7") == ["tcl on digits", "tcl on cifar10"]
-    assert titles("data.path=x", "data.path=y") == ["tcl (run0)", "tcl (run1)"]
-    many = "method.k1=1 method.k2=2 method.temperature=1 optim.lr=9 optim.epochs=1 optim.momentum=0 augment.views=3"
-    assert titles("", many)[1].endswith(", 2 more settings")
 
 
 def test_the_page_is_safe_and_leaves_out_what_is_too_much() -> None:

@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, read_lines, train
-from pictures import write_picture
 from torch import Tensor
 
 from contune.data import load_dataset
-from contune.methods.simclr import SimCLR
 from contune.methods.tcl import TCL
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none")
@@ -51,28 +49,6 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
     seen.clear()
     train(tmp_path / "b", *SMALL, "data.sampler=balanced", "data.images_per_class=4")
     assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen), "all classes"
-
-
-def test_views_differ_by_sample_view_and_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies of one picture, so that only the augmentation can make a difference."""
-    for number in range(8):
-        write_picture(tmp_path / "photos" / f"{number}.png", seed=0)
-    views: list[Tensor] = []
-    encode = SimCLR.encode
-
-    def watched(self: SimCLR, batch: list[Tensor]) -> Tensor:
-        views.extend(batch)
-        return encode(self, batch)
-
-    monkeypatch.setattr(SimCLR, "encode", watched)
-    train(
-        tmp_path / "run", "images-ssl", f"data.path={tmp_path / 'photos'}", "data.test_fraction=0", "optim.epochs=2",
-        "method.name=simclr", "optim.batch_images=8", "augment.views=2", "model.encoder=resnet-mini",
-        "data.image_size=12", "augment.policy=digits",
-    )  # fmt: skip
-    assert len(views) == 4
-    samples = torch.cat(views)
-    assert [(i, j) for i in range(len(samples)) for j in range(i) if torch.equal(samples[i], samples[j])] == []
 
 
 def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) -> None:

@@ -273,8 +273,3 @@ def test_views_of_crops_are_the_views_of_whole_images() -> None:
         assert off.quantile(0.999) < 1.8**3
     assert (ours[1] - theirs[1]).abs().max() < 1.01 / 255 / min(STD), "a level of the resize at most"
     assert augmenter.crops(params).pieces(0, 40, 60)[1] == Piece(0, 0, 40, 60, "bilinear")
-
-
-def test_only_simaugment_begins_with_a_crop() -> None:
-    crop_first = {name: Augmenter([policy("none"), policy(name)], MEAN, STD).begins_with_crops for name in POLICIES}
-    assert crop_first == {name: "simaugment" in name for name in POLICIES}
