@@ -60,6 +60,7 @@ class Pairs(NamedTuple):
     x_RD: Tensor
     y_CD: Tensor
     labels_R: Tensor | None = None
+    """(R,) integers, equal for positives; or (R, classes) weights, and their product weighs a pair."""
     labels_C: Tensor | None = None
     weights_RC: Tensor | None = None
     order_R: Tensor | None = None

@@ -57,7 +57,7 @@ def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None
 
 
 def arrange(pairs: Pairs, settings: LossSettings) -> Pairs:
-    if pairs.labels_R is not None:
+    if pairs.labels_R is not None and pairs.labels_R.dim() == 1:
         pairs = pairs if pairs.order_R is not None else pairs.sorted_by_label()
         return pairs.with_bands(_rows_per_block(pairs))
     if pairs.self_start is None:
@@ -132,6 +132,10 @@ def _rows_per_block(pairs: Pairs) -> int:
 
 def _weights(pairs: Pairs, rows: slice, band: slice, own_B1: Tensor | None) -> tuple[Tensor, Tensor]:
     if pairs.labels_R is not None and pairs.labels_C is not None:
+        if pairs.labels_R.dim() == 2:
+            overlap_BC = pairs.labels_R[rows] @ pairs.labels_C.T
+            overlap_BC = overlap_BC if own_B1 is None else overlap_BC.scatter_(1, own_B1, 0)
+            return overlap_BC, overlap_BC
         positive_BK = pairs.labels_R[rows, None] == pairs.labels_C[None, band]
         if own_B1 is not None:
             positive_BK &= torch.arange(band.start, band.stop, device=own_B1.device) != own_B1

@@ -38,14 +38,14 @@ ROW_ELEMENTS = 4096
 """Anchors, and their numbers, per program of the kernels that go row by row."""
 
 
-def unsupported(z: Tensor, positives: Tensor | None, settings: LossSettings) -> str | None:
-    """Why these kernels cannot compute a loss; None if they can."""
+def unsupported(z: Tensor, matrix: Tensor | None, settings: LossSettings) -> str | None:
+    """Why these kernels cannot compute a loss; None if they can. matrix: of labels or positives."""
     if z.device.type != "cuda" and not interprets_triton():
         return f"needs a CUDA device, and the embeddings are on {z.device.type}"
     if not HAS_TRITON:
         return "needs the package triton, which comes with torch for CUDA"
-    if positives is not None:
-        return "needs labels, not a matrix of positives"
+    if matrix is not None:
+        return "needs one integer as the label of each embedding, not a matrix of labels or positives"
     if z.dtype == torch.float64:
         return "computes in float32, and the embeddings are float64"
     if z.numel() >= 2**31:

@@ -137,7 +137,8 @@ def anchor_loss(top, denominator, similarity, count, inner_top, inner, attracted
     """Loss, log D, log S (base 2) and count from the sums over a whole row; of `sincere` what it shares with `dcl`."""
     usable = count > 0
     if KIND == "sincere" or KIND == "dcl":
-        usable = usable & (denominator != 0)  # it has a negative; a NaN stays one
+        count = tl.where(denominator == 0, 0.0, count)  # no negative; a NaN stays one
+        usable = count > 0
     log2_D = tl.log2(tl.where(usable, denominator, 1.0)) + top
     log2_S = tl.log2(tl.where(inner != 0, inner, 1.0)) + inner_top
     safe_count = tl.where(usable, count, 1.0)
@@ -148,7 +149,7 @@ def anchor_loss(top, denominator, similarity, count, inner_top, inner, attracted
         log2_S += log2_D - top - tl.log2(attracted)
     if KIND == "sincere":
         log2_S = log2_D
-    return tl.where(usable, log2_D / LOG2_E - attraction, 0.0), log2_D, log2_S, tl.where(usable, count, 0.0)
+    return tl.where(usable, log2_D / LOG2_E - attraction, 0.0), log2_D, log2_S, count
 
 
 @triton.jit
@@ -228,8 +229,6 @@ def coefficients(
         h_MN = (row_mass[:, None] + column_mass[None, :]) * tl.exp2(logit_MN)
     if banded:
         column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
-        if KIND != "in":
-            column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
         if KIND == "in" or KIND == "auto":
             column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
         if KIND == "in" or KIND == "auto" or KIND == "sincere":
@@ -254,6 +253,7 @@ def coefficients(
             else:
                 attracted_MN -= pull_factor * (row_mass[:, None] + column_mass[None, :]) * tl.exp2(minus_MN)
         if KIND == "sincere":
+            column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             near_MN = logit_MN - pull_factor
             attracted_MN -= row_pull[:, None] / (1.0 + tl.exp2(near_MN - row_inner_shift[:, None]))
             attracted_MN -= column_pull[None, :] / (1.0 + tl.exp2(near_MN - column_inner_shift[None, :]))
@@ -261,6 +261,7 @@ def coefficients(
             attracted_MN -= row_inner[:, None] * tl.exp2(logit_MN - row_inner_shift[:, None])
             attracted_MN -= column_inner[None, :] * tl.exp2(logit_MN - column_inner_shift[None, :])
         else:
+            column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             attracted_MN -= row_pull[:, None] + column_pull[None, :]
         h_MN = tl.where(row_labels[:, None] == column_labels[None, :], attracted_MN, k2 * h_MN)
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -37,15 +38,20 @@ def pair_loss(
 ) -> Tensor:
     """`tcl_loss` and its special cases, whose docstrings explain the arguments. whole_batch: of all processes."""
     settings = check_settings(settings, backend)
+    z, labels, positives, candidates, candidate_labels = flattened(z, labels, positives, candidates, candidate_labels)
     check_pairs(z, labels, positives, candidates, candidate_labels)
     if whole_batch and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
     if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
         dtype = torch.promote_types(z.dtype, candidates.dtype)
         z, candidates = z.to(dtype), candidates.to(dtype)
+    wide = torch.float64 if z.dtype == torch.float64 else torch.float32
+    is_matrix = labels is not None and labels.dim() == 2
     labels, candidate_labels = (
-        None if y is None else y.to(z.device, torch.int64).contiguous() for y in (labels, candidate_labels)
+        None if y is None else y.to(z.device, wide if is_matrix else torch.int64).contiguous()
+        for y in (labels, candidate_labels)
     )
+    matrix = labels if is_matrix else positives
 
     spread = whole_batch and distributed.world_size() > 1
     learns_temperature = isinstance(settings.temperature, Tensor)
@@ -60,7 +66,7 @@ def pair_loss(
     learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
     problem = None
     if backend == "fused":
-        problem = fused.unsupported(z, positives, settings)
+        problem = fused.unsupported(z, matrix, settings)
     if backend in ("chunked", "fused") and (learns_temperature or learns_positives):
         problem = f"has no gradient for {'the temperature' if learns_temperature else 'positives'}; 'dense' has one"
     elif spread and (backend == "dense" or learns_temperature):
@@ -70,7 +76,7 @@ def pair_loss(
     if backend == "auto" or not num_pairs:
         if learns_temperature:
             backend = "dense"
-        elif num_pairs and z.is_cuda and fused.unsupported(z, positives, settings) is None:
+        elif num_pairs and z.is_cuda and fused.unsupported(z, matrix, settings) is None:
             backend = "fused"
         elif learns_positives:
             backend = "dense"
@@ -78,20 +84,18 @@ def pair_loss(
             small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0)
             backend = "dense" if small and not spread else "chunked"
 
-    weights = None
-    if positives is not None:
-        weights = positives.to(z.device, torch.float64 if z.dtype == torch.float64 else torch.float32)
+    weights = None if positives is None else positives.to(z.device, wide)
+    need = POSITIVE if settings.epsilon is None else POSITIVE_AND_NEGATIVE
     with torch.autocast(z.device.type, enabled=False):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
             if labels is not None:
-                columns = labels if candidate_labels is None else candidate_labels
-                weights = (labels[:, None] == columns[None, :]).to(x_ND.dtype)
+                weights = overlap(labels, labels if candidate_labels is None else candidate_labels).to(x_ND.dtype)
             assert weights is not None
             itself = None if candidates is not None else torch.eye(len(z), dtype=torch.bool, device=z.device)
             loss_N, usable_N = dense.loss_per_anchor(x_ND @ y_MD.T, weights, itself, settings)
-            return reduce_anchors(loss_N, usable_N, settings.reduction)
+            return reduce_anchors(loss_N, usable_N, settings.reduction, need)
         # Training passes whole_batch=True: captured in a CUDA graph or not, its steps are to round alike.
         at_once = backend == "fused" and plain and not whole_batch and fused.is_small(z, settings)
         module = fused if backend == "fused" else chunked
@@ -99,7 +103,7 @@ def pair_loss(
             loss, total_N = autograd.PairLoss.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 z, candidates, labels, candidate_labels, weights, settings, module, spread, at_once
             )
-    warn_if_nothing_usable(total_N)
+    warn_if_nothing_usable(total_N, need)
     result: Tensor = loss
     return result
 
@@ -134,6 +138,29 @@ def check_number(name: str, value: object, *, zero: bool = True) -> float:
     return float(number)
 
 
+def flattened(z: Any, labels: Any, positives: Any, candidates: Any = None, candidate_labels: Any = None) -> list[Any]:
+    """Views (B, V, d) as rows (B·V, d), with labels and positives repeated; labels in lists and arrays as tensors."""
+    num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
+    for i in range(2):
+        has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3
+        num_views.append(rows[i].shape[1] if has_views else 1)
+        rows[i] = rows[i].flatten(0, 1) if has_views else rows[i]
+        if tensors[i] is not None and not isinstance(tensors[i], Tensor):
+            with suppress(TypeError, ValueError, RuntimeError):  # of words, which `check_pairs` refuses
+                tensors[i] = torch.as_tensor(tensors[i], device=z.device if isinstance(z, Tensor) else None)
+        if has_views and isinstance(tensors[i], Tensor) and tensors[i].dim():
+            tensors[i] = tensors[i].repeat_interleave(num_views[i], dim=0)
+    if isinstance(positives, Tensor) and positives.dim() == 2 and max(num_views) > 1:
+        across = num_views[0] if candidates is None else num_views[1]
+        positives = positives.repeat_interleave(num_views[0], dim=0).repeat_interleave(across, dim=1)
+    return [rows[0], tensors[0], positives, rows[1], tensors[1]]
+
+
+def overlap(labels_R: Tensor, labels_C: Tensor) -> Tensor:
+    """Who is positive for whom, (R, C): equal labels, or for label matrices the products of their rows."""
+    return labels_R @ labels_C.T if labels_R.dim() == 2 else labels_R[:, None] == labels_C[None, :]
+
+
 def check_pairs(
     z: Tensor,
     labels: Tensor | None,
@@ -153,7 +180,7 @@ def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_lab
             continue
         if not isinstance(rows, Tensor) or rows.dim() != 2 or not rows.is_floating_point():
             return (
-                f"{name} must be a floating point tensor of shape (N, d), got {_described(rows)}. "
+                f"{name} must be a floating point tensor of shape (N, d) or (B, views, d), got {_described(rows)}. "
                 "Stack views with torch.cat([z1, z2])."
             )
         if rows.shape[1] != z.shape[1]:
@@ -168,12 +195,17 @@ def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_lab
     for name, values, rows in (("labels", labels, z), ("candidate_labels", candidate_labels, others)):
         if values is None:
             continue
-        if not isinstance(values, Tensor) or values.is_floating_point() or values.is_complex():
+        is_matrix = isinstance(values, Tensor) and values.dim() == 2
+        if not isinstance(values, Tensor) or values.is_complex() or (values.is_floating_point() and not is_matrix):
             return (
-                f"{name} must be a tensor of integers, got {_described(values)}. To number class names use "
-                f"torch.as_tensor(numpy.unique({name}, return_inverse=True)[1]). For soft labels use positives=."
+                f"{name} must be integers, or a matrix with a column for each class, got {_described(values)}. "
+                f"To number class names use numpy.unique({name}, return_inverse=True)[1]."
             )
-        if values.shape != (len(rows),):
+        if values.shape[1:] != labels.shape[1:]:
+            return f"labels and candidate_labels must be alike, got {_described(labels)} and {_described(values)}"
+        if is_matrix and (negative := _negative(values)) is not None:
+            return f"{name} must be finite and at least 0, got {negative:g}"
+        if values.shape[:1] != (len(rows),):
             return (
                 f"{name} must have one entry for each of the {len(rows)} embeddings, got {_described(values)}. "
                 "With several views use labels.repeat(num_views)."
@@ -182,12 +214,17 @@ def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_lab
         shape = (len(z), len(others))
         if not isinstance(positives, Tensor) or positives.shape != shape or positives.is_complex():
             return f"positives must be a bool mask or real weights of shape {shape}, got {_described(positives)}"
-        # Looking at the values would make a GPU wait for the host, so only the CPU checks them.
-        if positives.dtype.is_signed and positives.device.type == "cpu":
-            bad = ~(positives >= 0) | positives.isinf()
-            if bad.any():
-                return f"positives must be finite weights of at least 0, got {positives[bad][0].item():g}"
+        if (negative := _negative(positives)) is not None:
+            return f"positives must be finite weights of at least 0, got {negative:g}"
     return None
+
+
+def _negative(weights: Tensor) -> float | None:
+    """The first entry that is not a weight. To look would make a GPU wait for the host, so only the CPU does."""
+    if not weights.dtype.is_signed or weights.device.type != "cpu" or torch.compiler.is_compiling():
+        return None
+    bad = ~(weights >= 0) | weights.isinf()
+    return weights[bad][0].item() if bad.any() else None
 
 
 def _described(value: object) -> str:

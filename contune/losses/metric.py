@@ -8,7 +8,15 @@ from torch import Tensor
 
 from contune.errors import unknown
 from contune.kernels import normalized
-from contune.losses.dispatch import POSITIVE_AND_NEGATIVE, REDUCTIONS, check_number, check_pairs, reduce_anchors
+from contune.losses.dispatch import (
+    POSITIVE_AND_NEGATIVE,
+    REDUCTIONS,
+    check_number,
+    check_pairs,
+    flattened,
+    overlap,
+    reduce_anchors,
+)
 
 
 def triplet_loss(
@@ -81,11 +89,12 @@ def _pairs(
     """Checked embeddings, weights of the positives, and which pairs are negative."""
     if reduction not in REDUCTIONS:
         raise unknown("reduction", reduction, REDUCTIONS)
+    z, labels, positives, *_ = flattened(z, labels, positives)
     check_pairs(z, labels, positives)
     with torch.autocast(z.device.type, enabled=False):
         z_ND, _ = normalized(z, normalize)
     if labels is not None:
-        positives = labels[:, None] == labels[None, :]
+        positives = overlap(labels, labels)
     assert positives is not None
     itself_NN = torch.eye(len(z), dtype=torch.bool, device=z.device)
     weights_NN = positives.to(z.device, z_ND.dtype).masked_fill(itself_NN, 0.0)

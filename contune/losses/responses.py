@@ -15,7 +15,7 @@ from torch import Tensor
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import LossSettings, normalized
-from contune.losses.dispatch import check_pairs, check_settings
+from contune.losses.dispatch import check_pairs, check_settings, flattened, overlap
 
 BLOCK_PAIRS = 2**22
 """Pairs held in memory at a time: a whole batch of 2,048 embeddings."""
@@ -120,6 +120,7 @@ def batch_block(
     every: int | None = None,
 ) -> PairBlock:
     """Each n-th embedding against all, with n = `every`; None gives about BLOCK_PAIRS pairs."""
+    z, labels, positives, *_ = flattened(z, labels, positives)
     check_pairs(z, labels, positives)
     z_ND, _ = normalized(z.detach(), normalize)
     rows = slice(None, None, every or anchor_step(len(z), len(z)))
@@ -128,7 +129,7 @@ def batch_block(
     else:
         assert labels is not None
         labels_N = labels.to(z.device)
-        weights_RC = labels_N[rows, None] == labels_N
+        weights_RC = overlap(labels_N[rows], labels_N)
     own_R = torch.arange(len(z), device=z.device)[rows]
     with torch.autocast(z.device.type, enabled=False):
         return pair_block(z_ND[rows], z_ND, weights_RC, own_R, temperature)

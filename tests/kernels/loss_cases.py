@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from contune.kernels import LossSettings
-from contune.losses import dispatch, supcon_loss, tcl_loss
+from contune.losses import dcl_loss, dispatch, sincere_loss, supcon_loss, tcl_loss
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """Where `fused` runs: through Triton's interpreter where there is no GPU."""
@@ -210,12 +210,17 @@ def rows(num: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(num, dim, generator=torch.Generator().manual_seed(num), dtype=torch.float64).to(dtype)
 
 
+paper_tcl = partial(tcl_loss, k1=5000.0, k2=1.0)
+EVERY_LOSS = {"auto": tcl_loss, "tcl": paper_tcl, "sincere": sincere_loss, "dcl": dcl_loss}
+every_loss = pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_loss], ids=[*EVERY_LOSS, "supcon"])
+
+
 def supcon_in(z: Tensor, labels: Tensor, **settings: Any) -> Tensor:
     return supcon_loss(z, labels, variant="in", **settings)
 
 
 def solved(
-    way: Way, z: Tensor, labels: Tensor, *, loss_of: LossOf = tcl_loss, **settings: Any
+    way: Way, z: Tensor, labels: Tensor, *, loss_of: LossOf = paper_tcl, **settings: Any
 ) -> tuple[Tensor, Tensor]:
     """Loss and gradient of its sum, in float64."""
     leaf = way.tensor(z.to(way.dtype)).detach().requires_grad_()

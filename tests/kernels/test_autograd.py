@@ -14,6 +14,7 @@ from loss_cases import (
     closed_ways,
     every_way,
     inputs_of,
+    paper_tcl,
     quiet,
     rows,
     supcon_in,
@@ -23,7 +24,7 @@ from torch.nn import functional as F
 
 from contune.errors import UserError
 from contune.kernels import autograd
-from contune.losses import ntxent_loss, supcon_loss, tcl_loss
+from contune.losses import dcl_loss, ntxent_loss, sincere_loss, supcon_loss, tcl_loss
 
 pytestmark = quiet
 
@@ -158,10 +159,17 @@ def test_the_operator_keeps_the_rules_for_operators(reduction: str, backend: str
     z, labels = rows(9, dtype=dtype).requires_grad_(), torch.arange(9) % 2
     arguments = (z, labels, [0.1, 5000.0, 1.5, 0.0], f"out high {reduction} {backend}", True)
     torch.library.opcheck(autograd.pair_loss_op, arguments)
+    classes = torch.ones(9, 3, dtype=dtype)
+    torch.library.opcheck(
+        autograd.pair_loss_op, (z, classes, [0.1, 0.3, 1.3, 0.0], f"auto high {reduction} {backend}", True)
+    )
 
 
 @pytest.mark.parametrize("way", [CHUNKED, *FUSED], ids=str)
-@pytest.mark.parametrize(("reduction", "loss_of"), [("mean", tcl_loss), ("none", tcl_loss), ("sum", supcon_in)])
+@pytest.mark.parametrize(
+    ("reduction", "loss_of"),
+    [("mean", tcl_loss), ("none", paper_tcl), ("sum", supcon_in), ("mean", sincere_loss), ("none", dcl_loss)],
+)
 def test_compiled_numbers_are_the_plain_ones(way: Way, reduction: str, loss_of: LossOf) -> None:
     torch.compiler.reset()  # it compiles a function only so many times, and all cases share one
     z = way.tensor(rows(70, 16, way.dtype)).requires_grad_()

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from loss_cases import (
+    EVERY_LOSS,
     LOSSES,
     Case,
     LossOf,
@@ -111,6 +112,7 @@ def test_any_problem_is_the_whole_matrix(case: Case, elements: int) -> None:
         Case(100, 20, temperature=0.01, normalize=False, variant="in"),
         Case(100, 20, candidates=77, asking="candidates", pairs="weights"),
         Case(100, 20, classes="all"),
+        *(Case(100, 20, loss=loss) for loss in ("auto", "sincere", "dcl")),
     ],
     ids=str,
 )
@@ -126,10 +128,14 @@ def queue_loss(z: Tensor, labels: Tensor, **settings: Any) -> Tensor:
     return tcl_loss(z, labels, candidates=queue, candidate_labels=labels, **settings)
 
 
+def matrix_loss(z: Tensor, labels: Tensor, **settings: Any) -> Tensor:
+    return tcl_loss(z, torch.nn.functional.one_hot(labels), **settings)
+
+
 @pytest.mark.parametrize(
     "loss",
-    [tcl_loss, supcon_in, queue_loss, partial(tcl_loss, temperature=0.01, normalize=False)],
-    ids=["tcl", "supcon in", "candidates", "shifted"],
+    [*EVERY_LOSS.values(), supcon_in, queue_loss, partial(tcl_loss, temperature=0.01, normalize=False), matrix_loss],
+    ids=[*EVERY_LOSS, "supcon in", "candidates", "shifted", "label matrix"],
 )
 def test_the_largest_tensor_grows_with_the_batch_and_not_with_its_square(
     loss: LossOf, monkeypatch: pytest.MonkeyPatch

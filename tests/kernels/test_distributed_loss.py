@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from loss_cases import DEVICE, largest_tensor, relative_error, rows, supcon_in
+from loss_cases import DEVICE, EVERY_LOSS, largest_tensor, relative_error, rows, supcon_in
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
@@ -18,7 +18,12 @@ from contune import distributed
 from contune.errors import UserError
 from contune.losses import npair_loss, ntxent_loss, tcl_loss, triplet_loss
 
-LOSSES: dict[str, Callable[..., Tensor]] = {"tcl": tcl_loss, "supcon in": supcon_in, "ntxent": ntxent_loss}
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    **EVERY_LOSS,
+    "supcon in": supcon_in,
+    "ntxent": ntxent_loss,
+    "label matrix": tcl_loss,
+}
 GATHERED: dict[str, Callable[..., Tensor]] = {"tcl": tcl_loss, "triplet": triplet_loss, "npair": npair_loss}
 WORLD = 3
 PARTITIONS = ((5, 5, 5), (7, 1, 5))
@@ -32,7 +37,7 @@ def batch(num: int, name: str) -> tuple[nn.Module, Tensor, Tensor, Tensor]:
     """A model, inputs, labels or ids, and a weight for each anchor's loss. Positives are on all ranks."""
     torch.manual_seed(num)
     model, x_ND, weights_N = nn.Linear(6, 5).double(), torch.randn(num, 6).double(), torch.randn(num).double()
-    labels_N = torch.randint(0, 4, (num,))
+    labels_N = torch.randint(0, 2, (num, 4)) if name == "label matrix" else torch.randint(0, 4, (num,))
     return model, x_ND, torch.arange(num) % (num // 2) if name == "ntxent" else labels_N, weights_N
 
 
@@ -50,9 +55,9 @@ def gathered_step(name: str, own: slice) -> list[Tensor]:
     return [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
 
 
-def fused_step(own: slice, **settings: Any) -> list[Tensor]:
+def fused_step(name: str, own: slice, **settings: Any) -> list[Tensor]:
     leaf = rows(42, 8, torch.float32)[own].requires_grad_()
-    loss = tcl_loss(leaf, (torch.arange(42) % 6)[own], **settings)
+    loss = EVERY_LOSS[name](leaf, (torch.arange(42) % 6)[own], **settings)
     return [loss.detach(), torch.autograd.grad(loss, leaf)[0]]
 
 
@@ -72,8 +77,9 @@ def shared_steps(rank: int, folder: str) -> None:
     found["memory",] = [torch.tensor(largest_tensor(lambda z: tcl_loss(z, labels, distributed=True), z))]
     if DEVICE.type == "cpu":
         own = slice(14 * rank, 14 * rank + 14)
-        loss, grad = fused_step(own, backend="fused", precision="high", distributed=True)
-        found["kernels",] = [loss, grad / WORLD]
+        for name in EVERY_LOSS:
+            loss, grad = fused_step(name, own, backend="fused", precision="high", distributed=True)
+            found["kernels", name] = [loss, grad / WORLD]
     with pytest.raises(UserError, match="one process"):
         tcl_loss(z, labels, backend="dense", distributed=True)
     torch.save(found, f"{folder}/{rank}.pt")
@@ -111,9 +117,10 @@ def test_gathered_rows_give_the_gradient_of_one_process(name: str, ranks: list[F
 
 
 @pytest.mark.skipif(DEVICE.type == "cuda", reason="gloo, which joins these processes, is for CPUs")
-def test_the_kernels_take_a_part_of_the_batch(ranks: list[Found]) -> None:
-    loss, grad = fused_step(slice(0, 42), backend="dense")
-    parts = [found["kernels",] for found in ranks]
+@pytest.mark.parametrize("name", EVERY_LOSS)
+def test_the_kernels_take_a_part_of_the_batch(name: str, ranks: list[Found]) -> None:
+    loss, grad = fused_step(name, slice(0, 42), backend="dense")
+    parts = [found["kernels", name] for found in ranks]
     assert all(relative_error(part[0], loss) < 1e-6 for part in parts)
     assert relative_error(torch.cat([part[1] for part in parts]), grad) < 1e-5
 

@@ -9,6 +9,7 @@ import torch
 from loss_cases import (
     CHUNKED,
     DENSE,
+    EVERY_LOSS,
     FUSED,
     LossOf,
     Way,
@@ -24,13 +25,13 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.kernels import fused
-from contune.losses import supcon_loss, tcl_loss
+from contune.losses import dcl_loss, dispatch, sincere_loss, supcon_loss, tcl_loss
 
 pytestmark = quiet
 
 
 @every_way
-@pytest.mark.parametrize("loss_of", [tcl_loss, supcon_in])
+@pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_an_anchor_without_a_positive_is_an_exact_zero_and_not_in_the_mean(way: Way, loss_of: LossOf) -> None:
     z, labels = rows(5), torch.tensor([3, 1, 3, 2, 3])
     each, _ = solved(way, z, labels, loss_of=loss_of, reduction="none")
@@ -49,6 +50,31 @@ def test_a_batch_without_positives_is_zero_with_zero_gradient_and_a_warning(way:
     assert (grad == 0).all()
 
 
+@every_way
+@pytest.mark.parametrize("loss_of", [sincere_loss, dcl_loss])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_without_negatives_there_is_nothing_to_tell_apart(way: Way, loss_of: LossOf, reduction: str) -> None:
+    z, labels = rows(5), torch.zeros(5, dtype=torch.long)
+    for temperature in (0.1, 0.01):
+        dispatch._sizes_seen.clear()
+        with pytest.warns(UserWarning, match="no anchor in this batch of 5 has both"):
+            loss, grad = solved(way, z, labels, loss_of=loss_of, reduction=reduction, temperature=temperature)
+        assert (loss == 0).all()
+        assert (grad == 0).all()
+
+
+@closed_ways
+@pytest.mark.parametrize("loss_of", EVERY_LOSS.values(), ids=EVERY_LOSS)
+def test_positives_and_negatives_far_apart_are_no_overflow(way: Way, loss_of: LossOf) -> None:
+    """By e^200 at τ = 0.01, one way for some anchors and the other way for others."""
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.01], [-1.0, 0.02], [-1.0, 0.03], [1.0, -0.01], [-1.0, -0.02]])
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    expected = solved(DENSE, z, labels, loss_of=loss_of, temperature=0.01)
+    loss, grad = solved(way, z, labels, loss_of=loss_of, temperature=0.01)
+    assert relative_error(loss, expected[0]) < 1e-3
+    assert relative_error(grad, expected[1]) < (2e-2 if way.precision == "fast" else 1e-3)
+
+
 @closed_ways
 def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
     z, labels, none = rows(5), torch.arange(5) % 2, torch.zeros(0, dtype=torch.long)
@@ -63,7 +89,7 @@ def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
 
 @closed_ways
 @pytest.mark.parametrize("temperature", [0.01, 0.1])
-@pytest.mark.parametrize("loss_of", [tcl_loss, supcon_in])
+@pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_equal_embeddings_are_no_special_case(way: Way, temperature: float, loss_of: LossOf) -> None:
     z, labels = rows(3).repeat(4, 1), torch.arange(12) % 2
     expected = solved(DENSE, z, labels, loss_of=loss_of, temperature=temperature)
@@ -89,7 +115,7 @@ def test_a_zero_vector_is_a_number(way: Way) -> None:
 @every_way
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0.01, 0.1])
-@pytest.mark.parametrize("loss_of", [tcl_loss, supcon_in])
+@pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temperature: float, loss_of: LossOf) -> None:
     z, labels = rows(70), torch.arange(70) % 3
     z[40, 2] = bad
@@ -107,7 +133,7 @@ def test_half_precision_in_is_half_precision_out_and_float32_between(
     leaf = way.tensor(z).detach().requires_grad_()
     loss = tcl_loss(leaf, way.tensor(labels), reduction="sum", **way.settings)
     (grad,) = torch.autograd.grad(loss, leaf)
-    expected, expected_grad = solved(DENSE, z, labels, reduction="sum")
+    expected, expected_grad = solved(DENSE, z, labels, loss_of=tcl_loss, reduction="sum")
     assert loss.dtype == torch.float32
     assert grad.dtype == dtype
     assert relative_error(loss.double().cpu(), expected) < (1e-4 if way.precision == "fast" else 1e-6)

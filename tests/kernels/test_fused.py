@@ -8,10 +8,12 @@ from loss_cases import (
     DEVICE,
     LOSSES,
     Case,
+    LossOf,
     all_pairs,
     answer,
     assert_close,
     assert_same_bits,
+    every_loss,
     float32_tolerance,
     poison,
     quiet,
@@ -66,6 +68,9 @@ ROADS = [
     Case(70, 64, "half", 0.01, 5000.0, 1.0, "in", candidates=130),
     Case(140, 260, "half"),
     Case(140, 260, "half", variant="in", candidates=70),
+    *(Case(130, 32, "two", 0.1, 0.3, 1.3, loss=loss) for loss in ("auto", "epsilon")),
+    *(Case(70, 64, "half", 0.01, 0.3, 1.3, candidates=130, loss=loss) for loss in ("auto", "sincere", "dcl")),
+    Case(140, 260, "half", loss="sincere"),
 ]
 """One for each way through the kernels."""
 
@@ -129,7 +134,9 @@ def test_splits_of_the_columns_pieces_and_sorting_change_nothing(
 
 
 @pytest.mark.usefixtures("order")
-@pytest.mark.parametrize("case", [*ROADS[:6], Case(100, 20, "all"), Case(1, 20), Case(100, 20, layout="gaps")], ids=str)
+@pytest.mark.parametrize(
+    "case", [*ROADS[:6], *ROADS[7:], Case(100, 20, "all"), Case(1, 20), Case(100, 20, layout="gaps")], ids=str
+)
 def test_kernels_write_all_they_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     precision = "high" if case.dim > 256 else "fast"
     clean = answer(case, "fused", torch.float32, precision=precision)
@@ -137,9 +144,9 @@ def test_kernels_write_all_they_read(case: Case, monkeypatch: pytest.MonkeyPatch
     assert_same_bits(answer(case, "fused", torch.float32, precision=precision), clean)
 
 
-@pytest.mark.parametrize("variant", ["out", "in"])
-def test_small_kernels_write_all_they_read(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(100, 20, variant=variant, reduction="mean", layout="gaps")
+@pytest.mark.parametrize(("variant", "loss"), [("in", "tcl"), *(("out", loss) for loss in LOSSES)])
+def test_small_kernels_write_all_they_read(variant: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(100, 20, variant=variant, reduction="mean", layout="gaps", loss=loss)
     clean = answer(case, "fused", torch.float32, precision="fast")
     poison(monkeypatch)
     assert_same_bits(answer(case, "fused", torch.float32, precision="fast"), clean)
@@ -201,11 +208,12 @@ def test_high_precision_does_not_follow_the_global_flag_for_tf32(dim: int, monke
 @pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["fast", "high"])
 @pytest.mark.parametrize("dim", [128, 512])
-def test_a_captured_step_replays_on_new_embeddings(precision: str, dim: int) -> None:
+@every_loss
+def test_a_captured_step_replays_on_new_embeddings(loss_of: LossOf, precision: str, dim: int) -> None:
     z, labels = rows(300, dim, torch.float32).cuda().requires_grad_(), torch.arange(300, device="cuda") % 10
 
     def step() -> tuple[Tensor, Tensor]:
-        loss = tcl_loss(z, labels, precision=precision, distributed=True)
+        loss = loss_of(z, labels, precision=precision, distributed=True)
         return loss, torch.autograd.grad(loss, z)[0]
 
     step()

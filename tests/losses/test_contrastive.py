@@ -2,8 +2,11 @@
 
 import math
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
 import paper
 import pytest
 import torch
@@ -13,7 +16,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.losses import NTXentLoss, SupConLoss, TCLLoss, ntxent_loss, supcon_loss, tcl_loss
+from contune.losses import (
+    DCLLoss,
+    EpsSupInfoNCELoss,
+    NTXentLoss,
+    SINCERELoss,
+    SupConLoss,
+    TCLLoss,
+    dcl_loss,
+    eps_supinfonce_loss,
+    npair_loss,
+    ntxent_loss,
+    sincere_loss,
+    supcon_loss,
+    tcl_loss,
+    triplet_loss,
+)
+
+EVERY_LOSS = (tcl_loss, supcon_loss, sincere_loss, eps_supinfonce_loss, dcl_loss, ntxent_loss, triplet_loss, npair_loss)
 
 
 def random_unit(num: int, dim: int = 6, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -30,6 +50,10 @@ def random_weights(kind: str, num: int, seed: int) -> tuple[Tensor | None, Tenso
     mask = torch.rand(num, num, generator=generator) < 0.3
     if kind == "mask":
         return None, mask, mask.double()
+    if kind == "label matrix":
+        classes = torch.rand(num, 4, generator=generator, dtype=torch.float64) * mask[:, :1].repeat(1, 4)
+        classes[torch.rand(num, 4, generator=generator) < 0.6] = 0
+        return classes, None, classes @ classes.T
     weights = mask * torch.rand(num, num, generator=generator, dtype=torch.float64)
     return None, weights, weights
 
@@ -51,6 +75,61 @@ def test_tcl_is_the_papers_nested_loop(kind: str, tau: float, k1: float, k2: flo
     (actual_grad,) = torch.autograd.grad(actual @ upstream, z)
     torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(actual_grad, expected_grad, rtol=1e-10, atol=1e-10)
+
+
+LOOPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "auto": (tcl_loss, lambda *problem: paper.auto(*problem, 0.3)),
+    "auto, r = 5": (partial(tcl_loss, r=5.0), lambda *problem: paper.auto(*problem, 5.0)),
+    "k1 = 7, k2 auto": (partial(tcl_loss, k1=7), lambda *problem: paper.tcl(*problem, 7.0, 1.3)),
+    "sincere": (sincere_loss, lambda *problem: paper.eps_supinfonce(*problem, 0.0)),
+    "epsilon": (eps_supinfonce_loss, lambda *problem: paper.eps_supinfonce(*problem, 0.25)),
+    "dcl": (dcl_loss, lambda *problem: paper.eps_supinfonce(*problem, math.inf)),
+}
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+@pytest.mark.parametrize("kind", ["labels", "mask", "weights", "label matrix"])
+@pytest.mark.parametrize("name", LOOPS)
+def test_other_losses_are_their_nested_loops(name: str, kind: str, backend: str) -> None:
+    loss_of, loops = LOOPS[name]
+    for num, tau in ((2, 0.1), (7, 0.05), (12, 1.0)):
+        z = random_unit(num, seed=num).requires_grad_()
+        labels, positives, weights = random_weights(kind, num, seed=num + 1)
+        upstream = torch.linspace(-1, 2, num, dtype=torch.float64)
+        settings: dict[str, Any] = {"temperature": tau, "normalize": False, "reduction": "none", "backend": backend}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            actual = loss_of(z, labels, positives=positives, **settings)
+        expected = loops(z, weights, tau)
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+        grads = [torch.autograd.grad(loss @ upstream, z)[0] for loss in (actual, expected)]
+        torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
+
+
+def test_auto_is_supcon_but_for_less_push_between_positives() -> None:
+    """The value, and by finite differences the gradient, with both coefficients held where they were."""
+    z, labels, tau, r = random_unit(9).requires_grad_(), torch.arange(9) % 3, 0.2, 0.4
+    supcon = supcon_loss(z, labels, temperature=tau, reduction="none", normalize=False)
+    loss = tcl_loss(z, labels, temperature=tau, r=r, reduction="none", normalize=False)
+    torch.testing.assert_close(loss, supcon + math.log(1 + r))
+    assert tcl_loss(z, labels, r=0.0) == supcon_loss(z, labels)
+    weights = (labels[:, None] == labels).double()
+    k1 = [paper.auto_k1(z, weights, i, tau, r) for i in range(9)]
+
+    def held(x: Tensor) -> Tensor:
+        return torch.stack([paper.tcl_of_anchor(x, weights, i, tau, k1[i], 1 + r) for i in range(9)]).sum()
+
+    assert torch.autograd.gradcheck(held, z)
+    torch.testing.assert_close(torch.autograd.grad(loss.sum(), z), torch.autograd.grad(held(z), z))
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+@pytest.mark.parametrize("loss_of", [sincere_loss, eps_supinfonce_loss, dcl_loss])
+def test_other_losses_pass_gradcheck(loss_of: Callable[..., Tensor], backend: str) -> None:
+    z, labels = random_unit(7).requires_grad_(), torch.arange(7) % 3
+    assert torch.autograd.gradcheck(
+        lambda x: loss_of(x, labels, temperature=0.3, backend=backend), z, check_undefined_grad=False
+    )
 
 
 def test_supcon_is_tcl_at_k1_0_and_k2_1() -> None:
@@ -91,6 +170,8 @@ def test_ntxent_is_pytorch_metric_learnings() -> None:
     torch.testing.assert_close(ntxent_loss(z, ids, temperature=0.2), TheirNTXent(temperature=0.2)(z, ids))
     labels = torch.arange(16) % 3
     torch.testing.assert_close(supcon_loss(z, labels), TheirSupCon(temperature=0.1)(z, labels))
+    labels = torch.arange(16) % 4  # they average over pairs, so every anchor needs as many positives
+    torch.testing.assert_close(sincere_loss(z, labels), TheirNTXent(temperature=0.1)(z, labels))
 
 
 def test_a_case_done_by_hand() -> None:
@@ -123,9 +204,12 @@ def test_the_diagonal_of_positives_is_ignored() -> None:
 def test_modules_are_their_functions() -> None:
     z, labels = random_unit(12), torch.arange(12) % 3
     assert TCLLoss(k1=10.0, k2=2.0, temperature=0.3)(z, labels) == tcl_loss(z, labels, k1=10.0, k2=2.0, temperature=0.3)
+    assert EpsSupInfoNCELoss(epsilon=1.0)(z, labels) == eps_supinfonce_loss(z, labels, epsilon=1.0)
+    assert (SINCERELoss()(z, labels), DCLLoss()(z, labels)) == (sincere_loss(z, labels), dcl_loss(z, labels))
+    assert TCLLoss(r=1.0)(z, labels) == tcl_loss(z, labels, r=1.0) != TCLLoss()(z, labels)
     assert SupConLoss(variant="in")(z, labels) == supcon_loss(z, labels, variant="in")
     assert NTXentLoss(temperature=0.5)(z, labels) == ntxent_loss(z, labels, temperature=0.5)
-    for module in (TCLLoss, SupConLoss, NTXentLoss):
+    for module in (TCLLoss, SupConLoss, NTXentLoss, SINCERELoss, EpsSupInfoNCELoss, DCLLoss):
         whole = module(distributed=True, precision="high")
         assert whole(z, labels) == module()(z, labels), "in one process, on a CPU, neither changes anything"
     assert "k1=10.0" in repr(TCLLoss(k1=10.0))
@@ -172,14 +256,38 @@ def test_weights_have_a_gradient(variant: str) -> None:
 def test_a_temperature_is_learnt_whatever_the_size_of_the_batch(num: int) -> None:
     z, labels = random_unit(num), torch.arange(num) % 3
     temperature = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
-    module = TCLLoss(temperature=temperature, k1=50.0)  # type: ignore[arg-type]  # typed as a number
+    module = TCLLoss(temperature=temperature, k1=50.0, k2=1.0)  # type: ignore[arg-type]  # typed as a number
     assert list(module.parameters()) == [temperature]
     module(z, labels).backward()
-    above, below = (tcl_loss(z, labels, temperature=0.5 + sign * 1e-5, k1=50.0) for sign in (1, -1))
+    above, below = (tcl_loss(z, labels, temperature=0.5 + sign * 1e-5, k1=50.0, k2=1.0) for sign in (1, -1))
     assert temperature.grad is not None
     assert temperature.grad.item() == pytest.approx(((above - below) / 2e-5).item(), rel=1e-5)
     of_tensors = tcl_loss(z, labels, temperature=torch.tensor(0.25), k1=torch.tensor(7.0))  # type: ignore[arg-type]
     torch.testing.assert_close(of_tensors, tcl_loss(z, labels, temperature=0.25, k1=7.0))
+
+
+@pytest.mark.parametrize("loss_of", EVERY_LOSS)
+def test_views_may_have_an_axis_and_labels_may_be_lists_and_arrays(loss_of: Callable[..., Tensor]) -> None:
+    """As SupContrast has them: (B, V, d), and one label for each of the B samples."""
+    z_BVD, labels = random_unit(15).reshape(5, 3, 6), [0, 1, 1, 0, 2]
+    z_ND, labels_N = z_BVD.transpose(0, 1).flatten(0, 1), torch.tensor(labels).repeat(3)
+    expected = loss_of(z_ND, labels_N)
+    for given_labels in (labels, np.array(labels), torch.tensor(labels)):
+        torch.testing.assert_close(loss_of(z_BVD, given_labels), expected)
+    each = loss_of(z_BVD, labels, reduction="none")
+    torch.testing.assert_close(each.reshape(5, 3).T.flatten(), loss_of(z_ND, labels_N, reduction="none"))
+    if loss_of is not ntxent_loss:
+        mask = torch.tensor(labels)[:, None] == torch.tensor(labels)
+        torch.testing.assert_close(loss_of(z_BVD, positives=mask), expected)
+
+
+@pytest.mark.parametrize("loss_of", EVERY_LOSS[:5])
+def test_views_and_a_label_matrix_of_candidates(loss_of: Callable[..., Tensor]) -> None:
+    z_BVD, queue, classes = random_unit(10).reshape(5, 2, 6), random_unit(9, seed=1), (random_unit(14) > 0.3).int()
+    for backend in ("dense", "chunked"):
+        settings: dict[str, Any] = {"candidates": queue, "backend": backend}
+        actual = loss_of(z_BVD, classes[:5], candidate_labels=classes[5:], **settings)
+        torch.testing.assert_close(actual, loss_of(z_BVD, positives=classes[:5] @ classes[5:].T, **settings))
 
 
 Z4, L4, Q9, QL9 = random_unit(4), torch.tensor([0, 0, 1, 1]), random_unit(9), torch.arange(9) % 2
@@ -189,12 +297,17 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": "0.1"}, "temperature"),
     ({"temperature": torch.ones(2)}, "temperature"),
     ({"k1": -1.0}, "k1"),
+    ({"k1": "automatic"}, "k1"),
+    ({"r": -0.1}, "r must"),
     ({"k1": torch.ones((), requires_grad=True)}, "not differentiable"),
     ({"k2": math.inf}, "k2"),
     ({"reduction": "avg"}, "reduction"),
     ({"backend": "dens"}, "did you mean dense"),
     ({"precision": "hihg"}, "did you mean high"),
-    ({"z": Z4[None]}, "torch.cat"),
+    ({"z": Z4[None, None]}, "torch.cat"),
+    ({"z": Z4[None]}, "labels"),
+    ({"labels": -torch.ones(4, 3)}, "at least 0, got -1"),
+    ({"labels": torch.ones(4, 3), "candidates": Q9, "candidate_labels": torch.ones(9, 2)}, "alike"),
     ({"z": L4[:, None]}, "embeddings"),
     ({"z": Z4.numpy()}, "ndarray"),
     ({"z": [Z4, Z4]}, "torch.cat"),
