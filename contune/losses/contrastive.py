@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from inspect import signature
+from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
@@ -51,8 +52,11 @@ def tcl_loss(
             loss_i = - mean over positives p of log(exp(s_ip / τ) / D)
 
     Args:
-        z: (N, d) embeddings, all views stacked.
-        labels: (N,) integers; the same label makes two embeddings positives of each other.
+        z: (N, d) embeddings, all views stacked; or (B, V, d) for V views of B samples. Labels and positives are then
+            those of the samples, and `none` returns B·V values, sample by sample.
+        labels: (N,) integers in a tensor, array or list; the same label makes two embeddings positives of each other.
+            Or an (N, C) matrix of memberships in C classes, multi-hot or soft: it equals positives=Y @ Y.T, never
+            writes out that product, and runs as `dense` or `chunked`, also on a GPU.
         positives: instead of labels, an (N, N) bool mask, or weights: row i says who is positive for anchor i
             and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored. Weights that
             require a gradient get it from `dense`, which `auto` then chooses.
@@ -201,13 +205,28 @@ def dcl_loss(
     return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
 
 
+class _Shared(TypedDict, total=False):
+    """The settings that all losses have."""
+
+    normalize: bool
+    reduction: str
+    backend: str
+    precision: str
+    distributed: bool
+
+
 class _LossModule(nn.Module):
     """Keeps the settings of a loss function as attributes and passes them on."""
 
     function: Callable[..., Tensor]
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, shared: _Shared, **own: Any) -> None:
         super().__init__()
+        defaults = {name: value.default for name, value in signature(type(self).function).parameters.items()}
+        common = {name: defaults[name] for name in _Shared.__annotations__}
+        if unknown := shared.keys() - common.keys():
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(unknown)}")
+        settings: dict[str, Any] = own | common | dict(shared)
         self.names = tuple(settings)
         for name, value in settings.items():
             setattr(self, name, value)
@@ -247,16 +266,9 @@ class TCLLoss(_LossModule):
         k1: Number = "auto",
         k2: Number = "auto",
         r: float = 0.3,
-        normalize: bool = True,
-        reduction: str = "mean",
-        backend: str = "auto",
-        precision: str = "fast",
-        distributed: bool = False,
+        **shared: Unpack[_Shared],
     ) -> None:
-        super().__init__(
-            temperature=temperature, k1=k1, k2=k2, r=r, normalize=normalize, reduction=reduction, backend=backend,
-            precision=precision, distributed=distributed,
-        )  # fmt: skip
+        super().__init__(shared, temperature=temperature, k1=k1, k2=k2, r=r)
 
 
 class SupConLoss(_LossModule):
@@ -264,21 +276,8 @@ class SupConLoss(_LossModule):
 
     function = staticmethod(supcon_loss)
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.1,
-        variant: str = "out",
-        normalize: bool = True,
-        reduction: str = "mean",
-        backend: str = "auto",
-        precision: str = "fast",
-        distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature=temperature, variant=variant, normalize=normalize, reduction=reduction, backend=backend,
-            precision=precision, distributed=distributed,
-        )  # fmt: skip
+    def __init__(self, *, temperature: float = 0.1, variant: str = "out", **shared: Unpack[_Shared]) -> None:
+        super().__init__(shared, temperature=temperature, variant=variant)
 
 
 class NTXentLoss(_LossModule):
@@ -286,20 +285,8 @@ class NTXentLoss(_LossModule):
 
     function = staticmethod(ntxent_loss)
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.2,
-        normalize: bool = True,
-        reduction: str = "mean",
-        backend: str = "auto",
-        precision: str = "fast",
-        distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature=temperature, normalize=normalize, reduction=reduction, backend=backend,
-            precision=precision, distributed=distributed,
-        )  # fmt: skip
+    def __init__(self, *, temperature: float = 0.2, **shared: Unpack[_Shared]) -> None:
+        super().__init__(shared, temperature=temperature)
 
     def forward(  # type: ignore[override]  # ids instead of labels
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
@@ -312,20 +299,8 @@ class SINCERELoss(_LossModule):
 
     function = staticmethod(sincere_loss)
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.1,
-        normalize: bool = True,
-        reduction: str = "mean",
-        backend: str = "auto",
-        precision: str = "fast",
-        distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature=temperature, normalize=normalize, reduction=reduction, backend=backend,
-            precision=precision, distributed=distributed,
-        )  # fmt: skip
+    def __init__(self, *, temperature: float = 0.1, **shared: Unpack[_Shared]) -> None:
+        super().__init__(shared, temperature=temperature)
 
 
 class EpsSupInfoNCELoss(_LossModule):
@@ -333,21 +308,8 @@ class EpsSupInfoNCELoss(_LossModule):
 
     function = staticmethod(eps_supinfonce_loss)
 
-    def __init__(
-        self,
-        *,
-        temperature: float = 0.1,
-        epsilon: float = 0.25,
-        normalize: bool = True,
-        reduction: str = "mean",
-        backend: str = "auto",
-        precision: str = "fast",
-        distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature=temperature, epsilon=epsilon, normalize=normalize, reduction=reduction, backend=backend,
-            precision=precision, distributed=distributed,
-        )  # fmt: skip
+    def __init__(self, *, temperature: float = 0.1, epsilon: float = 0.25, **shared: Unpack[_Shared]) -> None:
+        super().__init__(shared, temperature=temperature, epsilon=epsilon)
 
 
 class DCLLoss(SINCERELoss):

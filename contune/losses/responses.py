@@ -209,17 +209,7 @@ def responses(
 
 
 @torch.no_grad()
-def logged_responses(
-    z_ND: Tensor,
-    groups_N: Tensor,
-    *,
-    temperature: float,
-    k1: float,
-    k2: float,
-    variant: str,
-    supcon: bool,
-    relative: bool = False,
-) -> dict[str, Tensor]:
+def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, supcon: bool) -> dict[str, Tensor]:
     """What training logs of a batch: `responses` of the global batch, with this process's rows as anchors.
 
     Members of one group are positives. The host never waits for the device. Beyond 4 million pairs (2,048 embeddings)
@@ -229,8 +219,9 @@ def logged_responses(
     y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
-    block = pair_block(z_ND[rows], y_CD, groups_N[rows, None] == groups_C, own_N[rows], temperature)
-    totals = response_sums(block, block.kinds(), k1, k2, variant, relative, supcon=supcon)
+    block = pair_block(z_ND[rows], y_CD, groups_N[rows, None] == groups_C, own_N[rows], knobs.temperature)
+    numbers = (knobs.k1, knobs.k2, knobs.variant, knobs.relative)
+    totals = response_sums(block, block.kinds(), *numbers, supcon=supcon)
     names = [name for name in totals if not name.endswith("pushed_away_share")]
     over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
     return means(dict(zip(names, over_ranks_K2, strict=True)))
@@ -247,16 +238,12 @@ def means(totals: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def response_sums(
-    block: PairBlock,
-    kinds: dict[str, Tensor],
-    k1: float,
-    k2: float,
-    variant: str = "out",
-    relative: bool = False,
-    *,
-    supcon: bool = True,
+    block: PairBlock, kinds: dict[str, Tensor], k1: float, k2: float, *words: Any, supcon: bool = True
 ) -> dict[str, Tensor]:
-    """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs."""
+    """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs.
+
+    words: the variant and whether k1 is relative, as in `PairBlock.coefficients`.
+    """
     totals: dict[str, Tensor] = {}
 
     def add(name: str, values_RC: Tensor, pairs_RC: Tensor) -> None:
@@ -267,7 +254,7 @@ def response_sums(
         means_R = (values_RC * pairs_RC).sum(dim=1) / counts_R.clamp(min=1)
         totals[name] = torch.stack([means_R.sum(), (counts_R > 0).sum()])
 
-    tuned = block.coefficients(k1, k2, variant, relative)
+    tuned = block.coefficients(k1, k2, *words)
     plain = block.coefficients(0.0, 1.0) if supcon else None
     for prefix, terms in (("", tuned), (SUPCON, plain)):
         if terms is not None:

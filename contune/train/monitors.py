@@ -118,16 +118,7 @@ def gradient_responses(method: Method, state: Mapping[str, Tensor]) -> dict[str,
     knobs = method.knobs if isinstance(method, PairwiseMethod) else None
     if knobs is None:
         return {}
-    return logged_responses(
-        state["z_ND"],
-        state["groups_N"],
-        temperature=knobs.temperature,
-        k1=knobs.k1,
-        k2=knobs.k2,
-        variant=knobs.variant,
-        relative=knobs.relative,
-        supcon=isinstance(method, TCL),
-    )
+    return logged_responses(state["z_ND"], state["groups_N"], knobs, supcon=isinstance(method, TCL))
 
 
 class OnlineProbe:

@@ -14,7 +14,9 @@ from torch.nn import functional as F
 
 import contune
 from contune.errors import UserError
+from contune.kernels import LossSettings
 from contune.losses import responses as module
+from contune.losses import tcl_loss
 from contune.losses.responses import Coefficients, batch_block, coefficients, logged_responses, pair_block, responses
 
 GRID = list(itertools.product((0.01, 0.1, 1.0), (0.0, 1.0, 5000.0, 1e6), (0.0, 1.0, 3.0)))
@@ -174,7 +176,7 @@ def test_large_batches_take_evenly_spaced_anchors(monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(block.sim_RC, (z @ z.T)[::3])
     assert not block.positive_RC[range(5), range(0, 14, 3)].any()
     few = responses(z, labels, **KNOBS, hard=None)
-    logged = logged_responses(z, labels, **KNOBS, variant="out", supcon=True)
+    logged = logged_responses(z, labels, LossSettings(**KNOBS), supcon=True)
     assert {name: few[name] for name in logged} == logged
     assert "pushed_away_share" not in logged
 
@@ -278,3 +280,14 @@ def test_bad_input(arguments: dict[str, Any], word: str) -> None:
     given_arguments: dict[str, Any] = {"z": torch.ones(3, 2), "labels": torch.zeros(3).long()} | arguments
     with pytest.raises(UserError, match=word):
         responses(**given_arguments)
+
+
+def test_a_relative_k1_is_that_of_each_anchor() -> None:
+    """Against the gradient of the loss, term by term, and with an anchor that has no positive."""
+    z, labels = points()
+    block = batch_block(z, labels, temperature=0.2)
+    found = block.coefficients(0.3, 1.3, relative=True)
+    leaf = z.clone().requires_grad_()
+    each = tcl_loss(leaf, labels, temperature=0.2, normalize=False, reduction="none")
+    grad = torch.stack([torch.autograd.grad(loss, leaf, retain_graph=True)[0][i] for i, loss in enumerate(each)])
+    torch.testing.assert_close((found.signed_RC @ z) / 0.2, grad)
