@@ -1,6 +1,7 @@
 """The config tree: overrides of every type, bad values, save and load, fingerprints."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,8 +75,27 @@ def test_the_fingerprint_stands_for_what_is_computed() -> None:
     for assignment in ("run.device=cpu", "run.log_every=3", "run.report=false", "data.workers=0", "run.engine=eager"):
         assert assignment.partition("=")[0] in MACHINE_SETTINGS
         assert Config().override([assignment]).fingerprint() == plain, assignment
-    for assignment in ("run.seed=1", "optim.lr=0.3", "method.k1=1", "method.name=supcon", "data.image_size=9"):
+    for assignment in (
+        "run.seed=1",
+        "optim.lr=0.3",
+        "method.k1=1",
+        "method.name=supcon",
+        "data.image_size=9",
+        "method.r=1",
+    ):
         assert Config().override([assignment]).fingerprint() != plain, assignment
+
+
+def test_a_number_may_be_a_word_and_old_configs_lack_a_setting() -> None:
+    config = Config().override(["method.k1=auto", "method.k2=1.5"])
+    settings: Any = config.method.settings
+    assert (settings.k1, settings.k2, settings.r) == ("auto", 1.5, 0.3)
+    assert Config.from_dict(config.to_dict()).differences(config) == []
+    with pytest.raises(UserError, match="method.k1"):
+        Config().override(["method.k1=automatic"])
+    old = Config().to_dict()
+    del old["method"]["r"]
+    assert Config.from_dict(old).fingerprint() == Config().fingerprint() == "603a20ee"
 
 
 def test_differences_are_named_and_machine_settings_are_none() -> None:

@@ -1,4 +1,4 @@
-"""The pair losses as Triton kernels: four launches for the forward pass, three for the backward pass, no atomics.
+"""The pair losses as Triton kernels: four launches for the forward pass (SINCERE: five), three for the backward pass.
 
 For labels, in float32 and below. Tiles of the similarity matrix live and die in registers. The kernels are in
 triton_kernels.py, the derivation is in README.md.

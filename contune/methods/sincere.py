@@ -22,7 +22,7 @@ class SINCERE(PairwiseMethod):
         return sincere_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)
 
 
-class EpsSupInfoNCE(PairwiseMethod):
+class EpsSupInfoNCE(SINCERE):
     """SINCERE with a margin (Barbano et al. 2023)."""
 
     @dataclass(kw_only=True)
@@ -39,14 +39,8 @@ class EpsSupInfoNCE(PairwiseMethod):
         )
 
 
-class DCL(PairwiseMethod):
+class DCL(SINCERE):
     """Decoupled contrastive learning (Yeh et al. 2022) with labels: positives are not in the denominator."""
-
-    @dataclass(kw_only=True)
-    class Settings(SINCERE.Settings):
-        pass
-
-    settings: Settings
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
         return dcl_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)
