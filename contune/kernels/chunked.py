@@ -253,13 +253,13 @@ def _coefficients(
     result_BC = logits_BC.exp_() if shift is None else logits_BC.sub_(shift).exp_()
     result_BC.mul_(mass)
     attracted_BK = result_BC[:, band].clone() if settings.epsilon is None else torch.zeros_like(band_BK)
-    minus_BK = band_BK * -settings.temperature
     if settings.kind == "auto":
+        minus_BK = band_BK * -settings.temperature
         pulls_BK = over_sides(lambda side: (minus_BK - side.inner_shift).exp_().mul_(side.inner))
         attracted_BK -= pulls_BK.mul_(settings.temperature * settings.k1)
     elif settings.k1 > 0:
         # The factor goes into the exponent: a huge one would meet an exponential that is 0.
-        exponent_BK = minus_BK.add_(math.log(settings.k1))
+        exponent_BK = (band_BK * -settings.temperature).add_(math.log(settings.k1))
         if shift is not None:
             exponent_BK -= in_band(shift)
         attracted_BK -= exponent_BK.exp_().mul_(in_band(mass)).mul_(settings.temperature)
