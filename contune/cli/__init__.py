@@ -44,8 +44,9 @@ SECONDS_FOR_RANK_0 = 3.0
 
 def main() -> None:
     """Run a command. Bad input prints one sentence and exits with code 2, a bug with code 1, SIGTERM with code 75."""
-    # Before torch loads: threads that wait must sleep. Spinning, they take the core that a busy neighbor gives up.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # Before torch loads: waiting threads spin for microseconds, not milliseconds, and then sleep. Otherwise they burn
+    # the time that a busy neighbor leaves. Sleeping at once costs 40 % of a step (benchmarks/results/cpu-busy.json).
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     rank = int(os.environ.get("RANK", "0"))
     who = f"process {rank}: " if rank else ""
     try:

@@ -211,7 +211,12 @@ def rows(num: int, dim: int = 6, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 paper_tcl = partial(tcl_loss, k1=5000.0, k2=1.0)
-EVERY_LOSS = {"auto": tcl_loss, "tcl": paper_tcl, "sincere": sincere_loss, "dcl": dcl_loss}
+EVERY_LOSS: dict[str, Callable[..., Tensor]] = {
+    "auto": tcl_loss,
+    "tcl": paper_tcl,
+    "sincere": sincere_loss,
+    "dcl": dcl_loss,
+}
 every_loss = pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_loss], ids=[*EVERY_LOSS, "supcon"])
 
 

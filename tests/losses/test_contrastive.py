@@ -78,12 +78,12 @@ def test_tcl_is_the_papers_nested_loop(kind: str, tau: float, k1: float, k2: flo
 
 
 LOOPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
-    "auto": (tcl_loss, lambda *problem: paper.auto(*problem, 0.3)),
-    "auto, r = 5": (partial(tcl_loss, r=5.0), lambda *problem: paper.auto(*problem, 5.0)),
-    "k1 = 7, k2 auto": (partial(tcl_loss, k1=7), lambda *problem: paper.tcl(*problem, 7.0, 1.3)),
-    "sincere": (sincere_loss, lambda *problem: paper.eps_supinfonce(*problem, 0.0)),
-    "epsilon": (eps_supinfonce_loss, lambda *problem: paper.eps_supinfonce(*problem, 0.25)),
-    "dcl": (dcl_loss, lambda *problem: paper.eps_supinfonce(*problem, math.inf)),
+    "auto": (tcl_loss, partial(paper.auto, r=0.3)),
+    "auto, r = 5": (partial(tcl_loss, r=5.0), partial(paper.auto, r=5.0)),
+    "k1 = 7, k2 auto": (partial(tcl_loss, k1=7), partial(paper.tcl, k1=7.0, k2=1.3)),
+    "sincere": (sincere_loss, partial(paper.eps_supinfonce, epsilon=0.0)),
+    "epsilon": (eps_supinfonce_loss, partial(paper.eps_supinfonce, epsilon=0.25)),
+    "dcl": (dcl_loss, partial(paper.eps_supinfonce, epsilon=math.inf)),
 }
 
 
