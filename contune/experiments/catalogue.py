@@ -123,6 +123,28 @@ def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> t
     return (*rows, random)
 
 
+def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
+    """TCL with its automatic and with constant k1 and k2, and the losses that a reviewer asks for."""
+    rows = {
+        SUPCON: ("supcon", ()),
+        TCL: ("tcl", ()),
+        "TCL auto": ("tcl", ("method.k1=auto", "method.k2=auto")),
+        "SINCERE": ("supcon", ("method.name=sincere",)),
+        "ε-SupInfoNCE": ("supcon", ("method.name=eps-supinfonce",)),
+        "DCL": ("supcon", ("method.name=dcl",)),
+    }
+    return tuple(
+        PlanRow(
+            title=f"TCL, {constant}" if method == TCL else method,
+            recipe=f"{data}-{recipe}",
+            name=method.lower().replace(" ", "-").replace("ε", "eps"),
+            overrides=overrides,
+            method=method,
+        )
+        for method, (recipe, overrides) in rows.items()
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
         title="Cross-entropy, SupCon and TCL, 150 epochs",
@@ -287,6 +309,21 @@ EXPERIMENTS: dict[str, Experiment] = {
         summary="The same over five seeds on handwritten digits: intervals and paired tests; a CPU, four minutes.",
         rows=tuple(_row("digits", method) for method in (CROSS_ENTROPY, SUPCON, TCL)),
         overrides=("optim.epochs=10",),
+        num_seeds=5,
+        layout="seeds",
+    ),
+    "losses": Experiment(
+        title="TCL and its rivals, CIFAR-100",
+        summary=f"SupCon, TCL, TCL auto, SINCERE, ε-SupInfoNCE and DCL, three seeds, CIFAR-100, ResNet-18; {WHERE}.",
+        rows=_losses("cifar100", "k1 = 4000"),
+        overrides=("model.encoder=resnet18",),
+        num_seeds=3,
+        layout="seeds",
+    ),
+    "losses-digits": Experiment(
+        title="TCL and its rivals, handwritten digits",
+        summary="The same losses over five seeds on handwritten digits; a CPU, six minutes.",
+        rows=_losses("digits", "k1 = 500"),
         num_seeds=5,
         layout="seeds",
     ),

@@ -5,7 +5,6 @@ Every accuracy has its 95 % interval: a thick bar over seeds, a thin one for the
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import combinations
 from math import nan
 
 import matplotlib
@@ -17,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
-from contune.experiments.tables import GRADIENTS, by_place
+from contune.experiments.tables import GRADIENTS, by_place, compared
 from contune.report import wilson_interval
 from contune.report.style import INK, LINE, METHOD_STYLES, MUTED, STYLE, MethodStyle, quiet
 
@@ -115,7 +114,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(f"{TOP_1} (a tick per seed)")
     names: list[str] = []
-    for lower, upper in combinations(outcomes, 2):
+    for lower, upper in compared(outcomes):
         style = _style(upper.row.method)
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:

@@ -93,8 +93,13 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     return Table(columns=(first, *columns), rows=tuple(rows), notes=notes)
 
 
+def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
+    """Every two methods; of more than three, each with the first."""
+    return list(combinations(outcomes, 2)) if len(outcomes) <= 3 else [(outcomes[0], each) for each in outcomes[1:]]
+
+
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
-    """Methods over many seeds: means with intervals; below, the paired difference of every two and its test."""
+    """Methods over many seeds: means with intervals; below, paired differences and their tests."""
     measures = [TOP1, *([FAST] if protocols_differ(outcomes) else []), KNN]
     quoted = [PAPER] if any(PAPER in each.row.reported for each in outcomes) else []
     rows = []
@@ -103,7 +108,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         paper = f"{each.row.reported[PAPER]:g}{half}" if PAPER in each.row.reported else NOTHING
         texts = [*(_text(each.accuracy(column)) for column in measures[1:]), str(len(each.results)), NOTHING]
         rows.append((each.row.method, _accuracy(each, outcomes), *texts, *(paper for _ in quoted)))
-    for lower, upper in combinations(outcomes, 2):
+    for lower, upper in compared(outcomes):
         found = upper.difference(lower)
         texts = [_text(upper.difference(lower, column)) for column in measures]
         texts += [NOTHING if found is None else str(found.num)]
