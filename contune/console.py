@@ -20,7 +20,7 @@ from rich.text import Text
 from contune import distributed
 
 Advance = Callable[[int, str], None]
-"""Call it with the amount done so far and a short text to show beside the bar."""
+"""Call it with the amount done so far and a short text to show next to the bar."""
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_REPORTS = 0.2

@@ -98,7 +98,7 @@ def saved_folders(results: Path) -> list[Path]:
 
 
 def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
-    """The experiment of a saved folder and its outcomes, from its own files and those beside it."""
+    """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
     name, changes = plan.read_about(folder) or (folder.name, [])
     experiment = find_experiment(name).changed(changes)
     return experiment, plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
