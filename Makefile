@@ -37,12 +37,17 @@ format: $(BIN)/.dev
 
 docs: $(BIN)/.base
 	$(BIN)/python docs/build.py
+	cd docs && ../$(BIN)/python -m website --reference
 
+site site-serve: export NO_MKDOCS_2_WARNING = 1
+site site-serve: export REPOSITORY = $(shell git remote get-url origin 2>/dev/null)
 site: $(BIN)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	cd docs && ../$(BIN)/python -m website
+	$(BIN)/mkdocs build --strict
 
 site-serve: $(BIN)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+	cd docs && ../$(BIN)/python -m website
+	$(BIN)/mkdocs serve
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv

@@ -168,6 +168,8 @@ ADDED_SETTINGS = {"method.r": 0.3}
 
 @dataclass(kw_only=True)
 class Config:
+    """All settings of a run, by section."""
+
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -1,6 +1,5 @@
 """The site builds without a warning, lists every command, setting and recipe, and fetches nothing."""
 
-import html
 import importlib
 import os
 import re
@@ -23,10 +22,12 @@ ROOT = Path(__file__).parent.parent
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`--strict` also checks the links between pages."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    mkdocs = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
+    for module, place in ((["website", "--pages"], ROOT / "docs"), (mkdocs, ROOT)):
+        command = [sys.executable, "-m", *module]
+        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=180)
+        assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -36,25 +37,25 @@ def website(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: importlib.import_module(f"website.{name}")
 
 
-def codes(page: Path) -> set[str]:
-    """What stands in code on a page, markup aside."""
-    return {html.unescape(re.sub("<[^>]+>", "", text)) for text in re.findall(r"<code>(.*?)</code>", page.read_text())}
+@pytest.mark.parametrize("name", ["commands", "settings", "recipes"])
+def test_the_reference_in_the_repository_is_current(name: str, website: Any) -> None:
+    text = (ROOT / "docs" / "reference" / f"{name}.md").read_text()
+    assert text == website("__main__").GENERATED[f"{name}.md"](), "run `make docs`"
 
 
-def test_every_command_setting_and_recipe_has_its_line(site: Path, website: Any) -> None:
-    shown = codes(site / "reference" / "commands.html")
+def test_every_command_setting_and_recipe_has_its_line(website: Any) -> None:
+    pages = website("__main__").GENERATED
+    shown = {page: set(re.findall(r"(?<!`)`([^`\n]+)`", text())) for page, text in pages.items()}
     for name, command in website("commands").commands():
         options = [p.opts[0] for p in command.params if p.param_type_name == "option" and p.name != "help"]
-        assert all(any(text.startswith(option) for text in shown) for option in options), name
-    assert "Default: up to 4 on a GPU, 1 on a CPU." in (site / "reference" / "commands.html").read_text()
+        assert all(any(text.startswith(option) for text in shown["commands.md"]) for option in options), name
     keys = set(MACHINE_SETTINGS)
     for name in METHODS:
         config = Config()
         config.use_method(name)
         keys |= set(config.keys()) - {"method.name"}
-    assert keys <= codes(site / "reference" / "settings.html")
-    assert "Share of the training images" in (site / "reference" / "settings.html").read_text(), "a field's docstring"
-    assert set(RECIPES) <= codes(site / "reference" / "recipes.html")
+    assert keys <= shown["settings.md"]
+    assert set(RECIPES) <= shown["recipes.md"]
 
 
 def test_nothing_is_fetched_and_every_formula_is_recognized(site: Path) -> None:

@@ -35,7 +35,7 @@ def _section(name: str, command: Any) -> str:
         *((f"`{_argument_name(p)}`", p.help) for p in arguments),
         *((f"`{_option_name(p)}`", p.help + _default(p)) for p in options),
     ]
-    table = ["| | |", "| --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
+    table = ["| argument or option | meaning |", "| --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
     shown = ["```bash", *examples, "```", ""] if examples else []
     return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, *table, ""])
 

@@ -3,11 +3,7 @@
 from contune.config import Config
 from contune.recipes import RECIPES, by_data, summary
 
-INTRODUCTION = """---
-hide: [toc]
----
-
-# Recipes
+INTRODUCTION = """# Recipes
 
 Here you find every recipe, a complete set of [settings](settings.md) by name. `contune train RECIPE` runs one,
 `KEY=VALUE` changes some settings, and `contune doctor RECIPE` checks it first. Accuracies of the paper or of solo-learn

@@ -48,13 +48,13 @@ def docstrings(cls: type) -> dict[str, str]:
 def _methods() -> str:
     parts = [
         "## method\n",
-        "`method.name` is one of " + ", ".join(f"[`{name}`](#method-{name})" for name in METHODS) + "; "
+        "`method.name` is one of " + ", ".join(f"[`{name}`](#{name})" for name in METHODS) + "; "
         f"default: `{MethodConfig().name}`. The other keys of this section belong to the method.\n",
     ]
     for name in METHODS:
         method = find_method(name)
         text = inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0]
-        heading = f"### {name} {{ #method-{name} }}\n\n{text}"
+        heading = f"### {name}\n\n{text}"
         parts.append(_section(heading, "method", method.Settings))
     return "\n".join(parts)
 
@@ -65,7 +65,7 @@ def _section(heading: str, section: str, cls: Any) -> str:
         f"| `{section}.{item.name}`{_mark(section, item)} | {_shown(item)} | {_cell(texts.get(item.name, ''), item)} |"
         for item in fields(cls)
     ]
-    table = ["| setting | default | |", "| --- | --- | --- |", *rows] if rows else ["It has no settings."]
+    table = ["| setting | default | meaning |", "| --- | --- | --- |", *rows] if rows else ["It has no settings."]
     return "\n".join([heading, "", *table, ""])
 
 
