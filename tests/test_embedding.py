@@ -13,6 +13,8 @@ import pytest
 import torch
 from command_line import contune
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load, save_file
 from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
 
 import contune as library
@@ -258,6 +260,26 @@ def test_features_that_are_no_numbers_or_too_large(photos: Path, tmp_path: Path)
         list(library.embed(encoder, photos))
     with pytest.raises(UserError, match="run folder"):
         library.embed(torch.nn.Linear(2, 2), photos)  # type: ignore[arg-type]
+
+
+def test_a_flipped_bit_is_found_and_files_without_a_checksum_load(photos: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    for name, described in (("encoder.safetensors", b"25,"), ("classifier.safetensors", b"cat")):
+        content = (run / name).read_bytes()
+        for place in (content.find(described), len(content) // 2, -1):
+            changed = bytearray(content)
+            changed[place] ^= 1
+            (run / name).write_bytes(changed)
+            with pytest.raises(UserError, match="checksum"):
+                library.predict(run, photos)
+        for command in ("embed", "predict", "export") if name.startswith("encoder") else ("predict", "export"):
+            more = ("--to", "safetensors") if command == "export" else (photos,)
+            outcome = contune(command, run, *more, "--out", tmp_path / "out.parquet")
+            assert (outcome.code, outcome.err.count("\n"), "checksum" in outcome.err) == (2, 1, True)
+        with safe_open(tmp_path / "run" / name, "pt") as file:
+            about = {"contune": file.metadata()["contune"]}
+        save_file(load(content), run / name, metadata=about)  # as older versions wrote it
+        library.predict(run, photos)
 
 
 def test_probabilities_are_the_classifiers(run: Path, photos: Path) -> None:

@@ -3,6 +3,7 @@
 Shapes: N images, C channels, D features, K classes.
 """
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from contune.models.encoders import build_encoder
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 LARGEST_IMAGE = 8192
 """Pixels per side. A file that claims more is damaged."""
+_DIGEST = "sha256"
 _DAMAGED = (SafetensorError, ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -106,7 +108,7 @@ def load_encoder(path: str | Path) -> ImageEncoder:
         tensors, about = _read(file)
         spec = _checked_spec(about)
     except _DAMAGED as error:
-        raise UserError(f"{file} is not an encoder that contune wrote: {error}") from None
+        raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
     backbone = spec.build()
     try:
         backbone.load_state_dict(tensors)
@@ -169,23 +171,33 @@ def load_classifier(run: Path) -> Classifier:
             weight_KD=tensors["weight"], bias_K=tensors["bias"], class_names=names, measure=str(about["measure"])
         )
     except _DAMAGED as error:
-        raise UserError(f"{file} is not a classifier that contune wrote: {error}") from None
+        raise UserError(f"{file} is damaged or not a classifier that contune wrote: {error}") from None
 
 
 def _write(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    content = save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-        metadata={"contune": json.dumps(about)},
-    )
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(about)
+    content = save(tensors, metadata={"contune": text, _DIGEST: _digest(tensors, text)})
     with atomic_file(path) as part:
         part.write_bytes(content)
 
 
 def _read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a file and the description that contune wrote beside them."""
+    """The tensors of a file and the description that contune wrote with them."""
     with safe_open(file, framework="pt") as opened:
-        about = json.loads((opened.metadata() or {})["contune"])
-        return {name: opened.get_tensor(name) for name in opened.keys()}, about  # noqa: SIM118  (not a dict)
+        metadata = opened.metadata() or {}
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (not a dict)
+    if metadata.get(_DIGEST) not in (None, _digest(tensors, metadata["contune"])):  # older files have none
+        raise ValueError("its checksum does not match; copy it again")
+    return tensors, json.loads(metadata["contune"])
+
+
+def _digest(tensors: dict[str, Tensor], about: str) -> str:
+    digest = hashlib.sha256(about.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 @contextmanager

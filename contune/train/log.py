@@ -44,17 +44,18 @@ def log_interval(asked: int | None, num_steps: int) -> int:
 class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
 
-    def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool) -> None:
+    def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool, num_lines: int = 0) -> None:
+        """num_lines: how many lines the run had written at `resume_step`."""
         self.file: TextIO | None = None
         self.events: Any = None
         if not distributed.is_main():
             return
         self.path = folder / METRICS
-        kept = ""
-        for line in read_metrics(folder):
-            if line["step"] <= resume_step:
-                kept += json.dumps(line) + "\n"
-        write_atomic(self.path, kept)
+        kept = [json.dumps(line) + "\n" for line in read_metrics(folder) if line["step"] <= resume_step]
+        if len(kept) < num_lines:
+            say(f"{self.path} has lost {num_lines - len(kept)} of {num_lines} lines; the curves will lack them")
+        self.num_lines = len(kept)
+        write_atomic(self.path, "".join(kept))
         self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
@@ -64,6 +65,7 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     def write(self, step: int, values: dict[str, float]) -> None:
         try:
             if self.file is not None:
+                self.num_lines += 1
                 self.file.write(json.dumps({"step": step, **values}) + "\n")
                 self.file.flush()
             if self.events is not None:

@@ -86,7 +86,7 @@ class Trainer:
             gradients=self.run.gradients,
         )
         self.generator = torch.Generator(setup.device)
-        self.step, self.seconds, self.lr = 0, 0.0, optim.lr
+        self.step, self.seconds, self.lr, self.num_lines = 0, 0.0, optim.lr, 0
         self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
         changed: list[Any] = [method, self.optimizer]
         if self.probe is not None:
@@ -99,7 +99,9 @@ class Trainer:
         self.method.train()
         with (
             put_off() as asked,
-            MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard) as log,
+            MetricsLog(
+                self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard, num_lines=self.num_lines
+            ) as log,
             progress("train", self.num_steps, unit="steps") as advance,
         ):
             if self.engine.compiled and self.step < self.num_steps:
@@ -157,7 +159,7 @@ class Trainer:
         self.watch.keep(output)
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
-            metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
+            metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, len(views)))
         return metrics
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -187,6 +189,7 @@ class Trainer:
                 "config": self.setup.config.to_dict(),
                 "step": self.step,
                 "seconds": self.seconds,
+                "num_lines": self.watch.log.num_lines,
                 "skipped": self.watch.guard.num_skipped,
                 "random": torch.get_rng_state(),
                 "optimizer": self.optimizer.state_dict(),
@@ -205,7 +208,7 @@ class Trainer:
                 saved = state.get("config")  # checkpoints of contune 0.1 have none
                 if saved is not None and (different := Config.from_dict(saved).differences(self.setup.config)):
                     raise ValueError(f"another {', '.join(different)}")
-                self.step, self.seconds = state["step"], state["seconds"]
+                self.step, self.seconds, self.num_lines = state["step"], state["seconds"], state.get("num_lines", 0)
                 self.watch.guard.num_skipped = state["skipped"]
                 self.watch.sums, self.watch.counts = dict(state["meter"]["sums"]), dict(state["meter"]["counts"])
                 torch.set_rng_state(state["random"].cpu())
