@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contune.config import MACHINE_SETTINGS
-from contune.console import plural, progress
+from contune.console import plural, progress, say
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
@@ -24,7 +24,7 @@ from contune.report.page import escape, missing, section, table
 from contune.report.statistics import Spread, paired
 from contune.report.style import METHOD_STYLES, PAGE_COLORS, MethodStyle
 from contune.run import RunFolder
-from contune.train.log import read_metrics
+from contune.train.log import METRICS, downsampled, read_metrics
 from contune.train.setup import open_setup
 
 COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
@@ -256,6 +256,10 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
     """Write the report of one finished run again, or else the comparison of all runs; returns where it is."""
     folders = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
+    for run in runs:
+        saved = (run.result or {}).get("curves", {}).get("loss")
+        if saved is not None and saved != downsampled(run.metrics, ["loss"]).get("loss"):
+            say(f"{METRICS} in {run.name} is not as the run left it; the page shows only the lines that can be read")
     own = folders[0].report_file
     path = out or (own if len(runs) == 1 else Path("comparison.html"))
     if len(runs) > 1 or path.resolve() != own.resolve():
