@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ import contune as library
 from contune.data.datasets import open_splits
 from contune.embedding import open_source
 from contune.errors import UserError
+from contune.eval.evaluate import score
 from contune.models import save_encoder
-from contune.models.saved import load_classifier
+from contune.models.saved import load_classifier, save_classifier
 
 
 def write_shards(folder: Path, counts: tuple[int, ...] = (7, 0, 13), group: int = 5) -> Path:
@@ -288,6 +290,27 @@ def test_probabilities_are_the_classifiers(run: Path, photos: Path) -> None:
     logits = torch.from_numpy(expected(run, in_order())) @ classifier.weight_KD.T + classifier.bias_K
     np.testing.assert_allclose(part.probabilities, logits.softmax(1).numpy(), rtol=1e-4, atol=1e-5)
     assert part.classes == [CLASSES[index] for index in logits.argmax(1).tolist()]
+
+
+def test_two_classes_of_one_name_stay_apart(tmp_path: Path) -> None:
+    features = {"label": {"_type": "ClassLabel", "names": ["crane", "dog", "crane"]}}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    rows = pa.table({"image": [png(number) for number in range(9)], "label": [number % 3 for number in range(9)]})
+    pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "x.parquet")
+    names = open_splits(str(tmp_path / "x.parquet")).class_names
+    hit_NK = torch.eye(3)[[0, 1, 2, 0, 1, 1]]  # the last `crane` is taken for a dog
+    per_class = score("knn", hit_NK, torch.tensor([0, 1, 2, 0, 1, 2]), names, protocol="", split="test")["per_class"]
+    assert list(per_class.values()) == [100, 100, 50]
+    run = write_run(tmp_path / "run")
+    save_classifier(
+        run / "classifier.safetensors", replace(load_classifier(run), class_names=("crane", "dog", "crane"))
+    )
+    assert contune("predict", run, tmp_path / "x.parquet", "--out", tmp_path / "p.json").code == 0
+    (part,) = library.predict(run, tmp_path / "x.parquet")
+    for row, p_K in zip(json.loads((tmp_path / "p.json").read_text()), part.probabilities, strict=True):
+        assert list(row["probabilities"].values()) == pytest.approx(p_K, abs=1e-5)
+        assert row["class"] == names[p_K.argmax()]
+        assert row["label"] in names
 
 
 def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ Shapes: N images, V pieces of one, C channels, H height, W width, S side of a sq
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -189,6 +190,13 @@ class Dataset:
     """Which of `test` and `val` were drawn from the training images."""
     maybe_labels: tuple[str, ...] = ()
     """Columns that could hold labels, if none has a usual name."""
+
+
+def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
+    """Classes that share a name get their number: `crane (class 134)`, `crane (class 517)`."""
+    names = tuple(class_names)
+    count = Counter(names)
+    return tuple(f"{name} (class {k})" if count[name] > 1 else name for k, name in enumerate(names))
 
 
 def map_in_workers(

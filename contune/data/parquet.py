@@ -18,7 +18,7 @@ from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
 from contune.data.folder import search_places, visible_files
-from contune.data.images import EncodedImages, ImageSet, Splits
+from contune.data.images import EncodedImages, ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
@@ -197,7 +197,7 @@ def names_in_metadata(schema: Any, label: str | None) -> tuple[str, ...] | None:
         is_class_label = feature["_type"] == "ClassLabel" and isinstance(feature["names"], list)
     except (KeyError, TypeError, ValueError):
         return None
-    return tuple(map(str, feature["names"])) if is_class_label else None
+    return distinct(map(str, feature["names"])) if is_class_label else None
 
 
 def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:

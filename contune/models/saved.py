@@ -18,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from contune.data.augment import eval_transform
+from contune.data.images import distinct
 from contune.errors import UserError
 from contune.files import atomic_file
 from contune.models.encoders import build_encoder
@@ -164,7 +165,7 @@ def load_classifier(run: Path) -> Classifier:
         )
     try:
         tensors, about = _read(file)
-        names = tuple(map(str, about["class_names"]))
+        names = distinct(map(str, about["class_names"]))
         if tensors["weight"].shape[:1] != (len(names),):
             raise ValueError(f"{len(names)} class names for weights of another number")
         return Classifier(
