@@ -122,7 +122,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         facts.append(found)
         tasks, num = ranges(len(images), _TASK), num_workers(len(images), workers)
         results = map_in_workers(partial(inspect, images.images), tasks, workers=num)
-        with progress(part, len(images), unit="images") as advance:
+        with progress(part, len(images), unit="image") as advance:
             for index, one in enumerate(inspection for task in results for inspection in task):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")

@@ -4,20 +4,20 @@ A long job shows a bar on a terminal and an occasional line in a log file. Jobs 
 sentences and progress to the process that started them, which shows one bar for each.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from io import TextIOWrapper
+from typing import NamedTuple, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
-
-from contune import distributed
 
 Advance = Callable[[int, str], None]
 """Call it with the amount done so far and a short text to show next to the bar."""
@@ -33,11 +33,12 @@ class ProgressUpdate(NamedTuple):
     done: int
     total: int
     text: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of an examination: ✓ fine, ! worth a change, ✗ wrong."""
+    """One line of an examination: ✓ a check that passed, ! worth a change, ✗ wrong, a space for information."""
 
     mark: str
     text: str
@@ -57,6 +58,10 @@ def advice(text: str) -> Finding:
 
 def wrong(text: str) -> Finding:
     return Finding("✗", text)
+
+
+def note(text: str) -> Finding:
+    return Finding(" ", text)
 
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
@@ -93,13 +98,30 @@ def redirect_progress(receiver: Callable[[ProgressUpdate], None]) -> Iterator[No
 
 
 def say(text: str = "") -> None:
-    """Print a line of plain text. Nothing in it is markup, so paths and names come out unchanged."""
-    if not distributed.is_main():
-        return
-    if (listener := _listener.get()) is not None:
+    """Print lines of plain text. Nothing in them is markup, and control characters are escaped."""
+    text = "\n".join(map(printable, text.split("\n")))
+    if (listener := _listener.get()) is not None and _is_main():
         listener(text)
     else:
-        Console(highlight=False, soft_wrap=True, emoji=False).print(text, markup=False)
+        emit(text, sys.stdout)
+
+
+def emit(text: str, stream: TextIO | None) -> None:
+    """Print a line, escaping what the stream cannot encode. A closed or full stream does not end a run."""
+    if stream is None or not _is_main():
+        return
+    try:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        print(text, file=stream, flush=True)
+    except OSError:  # nobody reads the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _is_main() -> bool:
+    """Whether this is the main process, without importing torch: until it is imported there is only one."""
+    distributed = sys.modules.get("contune.distributed")
+    return distributed is None or bool(distributed.is_main())
 
 
 def plural(num: int, noun: str, ending: str = "s") -> str:
@@ -108,8 +130,8 @@ def plural(num: int, noun: str, ending: str = "s") -> str:
 
 
 def printable(text: str) -> str:
-    """A file name for the terminal: line breaks and undecodable bytes are escaped."""
-    return text if text.isprintable() else repr(text)[1:-1]
+    """Text for the terminal: line breaks, other control characters and undecodable bytes are escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
@@ -118,69 +140,84 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
-    if distributed.is_main():
-        Console(highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    console = Console(highlight=False, force_terminal=is_terminal, width=None if is_terminal else 160)
+    with console.capture() as captured:
+        console.print(table)
+    emit("\n".join(line.rstrip() for line in captured.get().splitlines()), sys.stdout)
 
 
 @contextmanager
 def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
-    """A progress bar for `total` pieces of work."""
+    """A progress bar for `total` pieces of work, which `unit` names: `step`, `image`."""
     receiver = _receiver.get()
-    if not distributed.is_main():
+    if not _is_main():
         yield lambda done, text: None
     elif receiver is not None:
-        yield lambda done, text: receiver(ProgressUpdate(title, done, total, text))
-    elif sys.stderr.isatty():
-        with _bar() as bar:
-            task = bar.add_task(title, total=total, text="")
-            yield lambda done, text: bar.update(task, completed=done, text=text)
+        yield lambda done, text: receiver(ProgressUpdate(title, done, total, text, unit))
     else:
-        line = _line_printer()
-        yield lambda done, text: line(f"{title}: {done}/{total} {unit} {text}")
+        with progress_of_many([title]) as update:
+            yield lambda done, text: update(0, ProgressUpdate("", done, total, text, unit))
 
 
 @contextmanager
 def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUpdate], None]]:
-    """A bar for each job in another process. Call what is yielded with the index of a job and its progress."""
-    if sys.stderr.isatty():
-        with _bar(width=max(map(len, names), default=0)) as bar:
-            tasks = [bar.add_task(name, total=None, text="waiting") for name in names]
-            titles = [""] * len(names)
-
-            def update(job: int, report: ProgressUpdate) -> None:
-                if report.title != titles[job]:  # a new stage with its own speed
-                    bar.reset(tasks[job], total=report.total)
-                    titles[job] = report.title
-                bar.update(tasks[job], completed=report.done, text=f"{report.title}  {report.text}")
-
-            yield update
-    else:
-        lines = [_line_printer() for _ in names]
-        yield lambda job, report: lines[job](f"{names[job]}: {report.title} {report.done}/{report.total} {report.text}")
-
-
-def _bar(width: int = 10) -> Progress:
-    return Progress(
-        TextColumn(f"{{task.description:<{width}}}"),
+    """A bar for each job. Call what is yielded with the index of a job and its progress."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        lines = [_line_printer(name) for name in names]
+        yield lambda job, report: lines[job](report)
+        return
+    bar = Progress(
+        TextColumn(f"{{task.description:<{max(10, *map(len, names))}}}"),
         BarColumn(bar_width=30),
+        TextColumn("{task.fields[unit]}"),
         MofNCompleteColumn(),
         TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(compact=True),
+        _TimeLeft(),
         console=Console(stderr=True),
-        redirect_stdout=sys.stdout.isatty(),  # output redirected to a file stays untouched
+        redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # output redirected to a file stays untouched
     )
+    with bar:
+        tasks = [bar.add_task(name, total=None, text="waiting", unit="") for name in names]
+        titles: list[str | None] = [None] * len(names)
+
+        def update(job: int, report: ProgressUpdate) -> None:
+            if report.title != titles[job]:  # a new stage with its own speed
+                bar.reset(tasks[job], total=report.total, unit=report.unit)
+                titles[job] = report.title
+            bar.update(tasks[job], completed=report.done, text=f"{report.title}  {report.text}".strip())
+
+        yield update
 
 
-def _line_printer() -> Callable[[str], None]:
+class _TimeLeft(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.finished else time_left(task.time_remaining))
+
+
+def _line_printer(name: str) -> Callable[[ProgressUpdate], None]:
     """For logs: one line every few seconds, and none for a job that ends sooner."""
-    last = time.monotonic()
+    title: str | None = None
+    first, since, last = 0, 0.0, time.monotonic()
 
-    def print_line(text: str) -> None:
-        nonlocal last
-        now = time.monotonic()
+    def print_line(report: ProgressUpdate) -> None:
+        nonlocal title, first, since, last
+        now, done, total = time.monotonic(), report.done, report.total
+        if report.title != title:  # a new stage with its own speed
+            title, first, since = report.title, done, now
         if now - last >= SECONDS_BETWEEN_LINES:
             last = now
-            print(text.rstrip(), file=sys.stderr, flush=True)
+            left = time_left((now - since) / (done - first) * (total - done)) if done > first else ""
+            words = (f"{name}:", title, report.unit, f"{done:,}/{total:,}", report.text, left)
+            emit(" ".join(filter(None, words)), sys.stderr)
 
     return print_line
+
+
+def time_left(seconds: float | None) -> str:
+    """`2:10 left`, `1:02:10 left`; nothing if it is not known."""
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02} left" if minutes >= 60 else f"{minutes}:{rest:02} left"

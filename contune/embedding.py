@@ -299,7 +299,7 @@ def write_embeddings(
     skipped: list[Broken] = []
     num = 0
     with (
-        progress("embed", source.num, unit="images") as advance,
+        progress("embed", source.num, unit="image") as advance,
         atomic_file(out) as part_file,
         pq.ParquetWriter(part_file, schema) as writer,
     ):
@@ -426,7 +426,7 @@ def write_predictions(
         check_like(out, lambda path: tuple(_columns(path)[: len(PREDICTION_COLUMNS)]) == PREDICTION_COLUMNS)
     source = open_source(images, label_column)
     parts: list[Predicted] = []
-    with progress("predict", source.num, unit="images") as advance:
+    with progress("predict", source.num, unit="image") as advance:
         for part in predict(run, source, **options):
             parts.append(part)
             advance(sum(len(part.paths) + len(part.broken) for part in parts), "")

@@ -128,7 +128,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         loader = build_loader(
             images, size=spec.image_size, channels=spec.channels, device=device, resident_gib=Config().data.resident_gib
         )
-        with self._quiet(), progress("features", len(loader), unit="images") as advance:
+        with self._quiet(), progress("features", len(loader), unit="image") as advance:
             features_ND = extract_features(self.encoder_.backbone.to(device), loader, spec, advance=advance)
         return features_ND.cpu().numpy()
 

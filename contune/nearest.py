@@ -73,7 +73,7 @@ def search(
         total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
     located = str if stored is None else stored.located
     found, num = [Found(path, []) for path in asked.paths], 0
-    with progress("search", total, unit="images") as advance:
+    with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)
             skipped += part.broken

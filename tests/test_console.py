@@ -14,16 +14,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
-    with progress("train", 100, unit="steps") as advance:
+    with progress("train", 100, unit="step") as advance:
         for done in (1, 2, 3, 4):
             clock[0] += 6
             advance(done, "loss 1.0")
-    assert capsys.readouterr().err == "train: 2/100 steps loss 1.0\ntrain: 4/100 steps loss 1.0\n"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["train: step 2/100 loss 1.0 9:48 left", "train: step 4/100 loss 1.0 9:36 left"]
     with progress_of_many(["seed 0", "seed 1"]) as update:
         clock[0] += 11
         for job in (0, 1, 0):
-            update(job, ProgressUpdate("train", 1, 9, "loss 2.0"))
-    assert capsys.readouterr().err == "seed 0: train 1/9 loss 2.0\nseed 1: train 1/9 loss 2.0\n"
+            update(job, ProgressUpdate("train", 1, 9, "loss 2.0", "step"))
+    assert capsys.readouterr().err == "seed 0: train step 1/9 loss 2.0\nseed 1: train step 1/9 loss 2.0\n"
+    assert [console.time_left(seconds) for seconds in (None, 130, 3730)] == ["", "2:10 left", "1:02:10 left"]
 
 
 def test_a_worker_sends_progress_and_sentences_to_its_parent(
@@ -56,5 +58,7 @@ def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == path + "\n"
     show_table(("name", "%"), [("[red]a", "1.00"), ("b", "22.00")], numbers=("%",))
     assert capsys.readouterr().out.split() == ["name", "%", "[red]a", "1.00", "b", "22.00"]
-    assert console.printable("a\nb") == "a\\nb"
+    say("first\nodd \x1b[2J\x9b name")
+    show_table(("class",), [("red\n\x1b]0;",)])
+    assert capsys.readouterr().out == "first\nodd \\x1b[2J\\x9b name\nclass\nred\\n\\x1b]0;\n"
     assert [console.plural(1, "class", "es"), console.plural(1234, "image")] == ["1 class", "1,234 images"]

@@ -181,7 +181,7 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
             continue
         tasks = ranges(len(images), _TASK)[distributed.rank() :: distributed.world_size()]
         found: dict[int, str] = {}
-        with progress(f"check {part}", len(tasks) * _TASK, unit="images") as advance:
+        with progress(f"check {part}", len(tasks) * _TASK, unit="image") as advance:
             reasons = map_in_workers(partial(_broken_in, images.images), tasks, workers=num_workers(len(images)))
             for number, new in enumerate(reasons, 1):
                 found |= new

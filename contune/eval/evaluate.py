@@ -54,7 +54,7 @@ def evaluate(
     """
     features = []
     for name, loader in (("train", train), ("test", test)):
-        with progress(f"{name} features", len(loader), unit="images") as advance:
+        with progress(f"{name} features", len(loader), unit="image") as advance:
             features.append(extract_features(encoder, loader, spec, autocast=autocast, advance=advance))
     train_ND, test_MD = features
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
@@ -84,7 +84,7 @@ def evaluate(
         batch = min(settings.linear_batch, len(train))
         sgd: dict[str, Any] = {"epochs": settings.linear_epochs, "lr": settings.linear_lr, "batch": batch}
         how = {"seed": seed, "autocast": autocast, "capture": capture, **sgd}
-        with progress("probe", settings.linear_epochs, unit="epochs") as advance:
+        with progress("probe", settings.linear_epochs, unit="epoch") as advance:
             linear = train_linear(encoder, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
         add("linear", linear(test_MD), policy=policy, **sgd)
         layers["linear"] = linear.weight, linear.bias

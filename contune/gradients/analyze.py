@@ -111,7 +111,7 @@ def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Itera
 
     crops = (augmenter.crops(draw(number, torch.device("cpu"))) for number in range(num_batches))
     batches = loader.batches(indices, crops if augmenter.begins_with_crops else None)
-    with progress("analyze", num_batches, unit="batches") as advance:
+    with progress("analyze", num_batches, unit="batch") as advance:
         for number, (images_BCHW, labels_B) in enumerate(batches):
             views = augmenter.apply(images_BCHW, draw(number, setup.device), setup.view_dtype)
             with setup.autocast():

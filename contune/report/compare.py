@@ -283,7 +283,7 @@ def _evaluated(folder: RunFolder) -> dict[str, Any]:
     images, features_MD, classifier = setup.eval_set(), None, None
     if images is not None:
         loader, backbone = setup.loader(images, "images"), encoder.to(setup.device).backbone
-        with progress("features", len(loader), unit="images") as advance:
+        with progress("features", len(loader), unit="image") as advance:
             features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
         with suppress(UserError):  # evaluated without a linear probe, or without labels
             classifier = load_classifier(folder.path)

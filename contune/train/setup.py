@@ -39,7 +39,7 @@ class Setup:
 
     def loader(self, images: ImageSet, title: str) -> Loader:
         data = self.config.data
-        with progress(title, len(images), unit="images") as advance:
+        with progress(title, len(images), unit="image") as advance:
             return build_loader(
                 images,
                 size=self.spec.image_size,

@@ -102,7 +102,7 @@ class Trainer:
             MetricsLog(
                 self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard, num_lines=self.num_lines
             ) as log,
-            progress("train", self.num_steps, unit="steps") as advance,
+            progress("train", self.num_steps, unit="step") as advance,
         ):
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less if it is cached")
