@@ -14,7 +14,7 @@ from contune.data.augment import eval_transform
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
 from contune.kernels import LossSettings
-from contune.methods import Method
+from contune.methods.base import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE
 from contune.train import setup as training

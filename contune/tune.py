@@ -34,7 +34,7 @@ from contune.device import available_cores, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
 from contune.losses.responses import responses
-from contune.methods import Method
+from contune.methods.base import Method
 from contune.methods.tcl import TCL
 from contune.report import wilson_interval
 from contune.run import RunFolder

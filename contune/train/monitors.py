@@ -17,7 +17,7 @@ from contune import distributed
 from contune.console import Advance, say
 from contune.errors import UserError
 from contune.losses.responses import logged_responses
-from contune.methods import Method, Output
+from contune.methods.base import Method, Output
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.train.engine import CHECKED, TAKEN

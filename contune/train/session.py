@@ -17,7 +17,7 @@ from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
 from contune.files import atomic_file
-from contune.methods import Method
+from contune.methods.base import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import RunFolder

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from contune.errors import UserError
-from contune.methods import METHODS, Method, find_method
+from contune.methods import METHODS, find_method
+from contune.methods.base import Method
 from contune.models import build_encoder
 from contune.train.monitors import COLLAPSED_RANK, spread
 

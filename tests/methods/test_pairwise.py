@@ -9,7 +9,7 @@ from test_every_method import BATCH, NUM_CLASSES, batch, build
 from torch import Tensor, nn
 
 from contune.losses import npair_loss, ntxent_loss, supcon_loss, tcl_loss, triplet_loss
-from contune.methods import Method
+from contune.methods.base import Method
 from contune.methods.pairwise import PairwiseMethod
 
 
