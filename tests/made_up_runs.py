@@ -33,7 +33,7 @@ def finished_run(num: int = 60, num_classes: int = 3, *, class_name: str = "clas
     ]
     return {
         "result": result(measures),
-        "config": {"data": {"name": "toy", "path": None}, "method": {"name": "tcl", "k1": 5000.0}},
+        "config": Config().override(["method.k1=5000"]).to_dict(),
         "metrics": [
             {"step": i, "epoch": i / 4, "lr": 0.1 / i, "loss": 3 / i, "views_per_second": 900.0 + i, "train_top1": 0.5}
             for i in range(1, 30)

@@ -118,12 +118,15 @@ def report(
 
     Example: `contune report runs/tcl runs/supcon --out comparison.html`
     """
-    from contune.console import say
+    from contune.console import say, show_table
     from contune.report.compare import write_pages
     from contune.run import RunFolder
 
-    path = write_pages([RunFolder(run) for run in runs], out)
-    say(f"report   {path}")
+    written = write_pages([RunFolder(run) for run in runs], out)
+    if written.rows:
+        show_table(written.heads, written.rows, numbers=written.heads[1:])
+        say(f"\n{written.verdict}\n")
+    say(f"report   {written.path}")
 
 
 @app.command(rich_help_panel="Understand")

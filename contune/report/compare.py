@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contune.config import MACHINE_SETTINGS
 from contune.console import plural, progress, say
@@ -22,7 +21,7 @@ from contune.report import page as html
 from contune.report import plots
 from contune.report.page import escape, missing, section, table
 from contune.report.statistics import Spread, paired
-from contune.report.style import METHOD_STYLES, PAGE_COLORS, MethodStyle
+from contune.report.style import PAGE_COLORS, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.train.log import METRICS, downsampled, read_metrics
 from contune.train.setup import open_setup
@@ -54,8 +53,8 @@ class ComparedRun:
         return int(self.config["run"]["seed"])
 
     @property
-    def method(self) -> str:
-        return str(self.config["method"]["name"])
+    def method(self) -> MethodStyle:
+        return method_style(self.config["method"]["name"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,8 +70,7 @@ class ComparedRun:
 
     def score(self, column: str) -> dict[str, Any] | None:
         """The measure that a column shows of this run; None if it was not measured."""
-        found = None if self.result is None else judged_by(self.result, column)
-        return found if found is not None and isfinite(found["top1"]) else None
+        return None if self.result is None else judged_by(self.result, column)
 
     def state(self) -> str:
         """How far it is; empty for a finished run."""
@@ -92,6 +90,11 @@ class Group:
     runs: tuple[ComparedRun, ...]
     repeated: tuple[ComparedRun, ...] = ()
     """Runs of a seed that is there already; they do not count."""
+
+    def accuracy(self, column: str) -> Spread | None:
+        """Over seeds; None if no run was measured."""
+        scores = [score["top1"] for run in self.runs if (score := run.score(column)) is not None]
+        return Spread.of(scores) if scores else None
 
     def pairs(self, other: "Group", column: str) -> list[tuple[float, float]]:
         """Accuracies of the seeds that both have and that were measured alike.
@@ -130,7 +133,7 @@ def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
 def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
     several = len({run.data[0] for run in runs}) > 1
-    starts = [f"{run.method} on {run.data[0]}" if several else run.method for run in runs]
+    starts = [f"{run.method.title} on {run.data[0]}" if several else run.method.title for run in runs]
     named: list[list[str]] = [[] for _ in runs]
     for key, values in different_settings(runs).items():
         among = [run.data[1] for run in runs] if key.startswith(HELD_EQUAL) else starts
@@ -153,19 +156,54 @@ def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
     return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
 
 
-def comparison_page(runs: Sequence[ComparedRun]) -> str:
+def columns_of(groups: Sequence[Group]) -> list[str]:
+    """The columns of the table, and the one for the verdict first."""
+    scores = [run.score(TOP1) for group in groups for run in group.runs]
+    any_classifier = any(score is not None and score["name"] == "classifier" for score in scores)
+    return [column for column in COLUMNS if column != TOP1 or any_classifier]
+
+
+def verdict(groups: Sequence[Group]) -> str:
+    """One sentence on the best two rows that were measured alike, or on the only row."""
+    for column in columns_of(groups):
+        scored = [(spread.mean, group) for group in groups if (spread := group.accuracy(column)) is not None]
+        ranked = [group for _, group in sorted(scored, key=lambda each: -each[0])]
+        by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
+        if len(groups) == 1 and ranked:
+            spread, seeds = ranked[0].accuracy(column), plural(len(ranked[0].runs), "seed")
+            return f"{by}, {ranked[0].title} gets {spread} % right ({seeds}{', 95 % interval' * (seeds != '1 seed')})."
+        best, other = next((pair for pair in combinations(ranked, 2) if pair[0].pairs(pair[1], column)), (None, None))
+        if best is None or other is None:
+            continue
+        found = paired(*zip(*best.pairs(other, column), strict=True))
+        best, other = (best, other) if found.mean >= 0 else (other, best)
+        among = f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
+        if found.half is None:
+            points = f"{abs(found.mean):.2f} points apart on the one seed they share"
+            return f"{by}, {best.title} and {other.title}{among} cannot be separated: they are {points}."
+        points = f"{abs(found.mean):.2f} ± {found.half:.2f} points (95 % interval, {plural(found.num, 'seed')})"
+        if abs(found.mean) > found.half:
+            return f"{by}, {best.title} beats {other.title}{among} by {points}."
+        return f"{by}, {best.title} and {other.title}{among} cannot be separated: the difference is {points}."
+    if len(groups) == 1:
+        return "No accuracy was measured yet."
+    return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
+
+
+def comparison_page(groups: Sequence[Group]) -> str:
     """The whole page, from the run folders alone: neither data nor encoders are needed."""
-    groups = grouped(runs)
-    any_classifier = any((run.score(TOP1) or {}).get("name") == "classifier" for run in runs)
-    columns = [column for column in COLUMNS if column != TOP1 or any_classifier]
-    methods, data = (", ".join(dict.fromkeys(names)) for names in ([r.method for r in runs], [r.data[0] for r in runs]))
+    runs = [run for group in groups for run in (*group.runs, *group.repeated)]
+    methods, data = (
+        ", ".join(dict.fromkeys(names)) for names in ([r.method.title for r in runs], [r.data[0] for r in runs])
+    )
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []
+    answer = f'<p class="verdict">{escape(verdict(groups))}</p>'
     parts = [
-        html.header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts),
-        _accuracies(groups, columns),
-        _differences(groups, columns) if len(groups) > 1 else "",
+        html.header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts, answer),
+        _accuracies(groups),
+        _differences(groups) if len(groups) > 1 else "",
         _curves(groups),
     ]
     different = different_settings([group.runs[0] for group in groups])
@@ -181,19 +219,19 @@ def comparison_page(runs: Sequence[ComparedRun]) -> str:
     return html.page(kind, f"{methods} on {data} · contune", "\n".join(part for part in parts if part))
 
 
-def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
-    rows, protocols = [], dict[str, int]()
+def _accuracies(groups: Sequence[Group]) -> str:
+    columns, rows, protocols = columns_of(groups), [], dict[str, None]()
     for group in groups:
         names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
         cells = []
         for column in columns:
-            scores = [(run, score) for run in group.runs if (score := run.score(column)) is not None]
-            protocols |= {
-                f"{MEASURES[s['name']].title}, {s['split']}, {r.data[1]}: {s['protocol']}": 0 for r, s in scores
-            }
-            mean, _, interval = str(Spread.of([score["top1"] for _, score in scores] or [0.0])).partition(" ")
-            note = f" <b>{interval}</b>" if interval else "<small>one seed</small>"
-            cells.append(f"<b>{mean}</b>{note}" if scores else html.NOTHING)
+            for run in group.runs:
+                if (score := run.score(column)) is not None:
+                    title = MEASURES[score["name"]].title
+                    protocols[f"{title}, {score['split']}, {run.data[1]}: {score['protocol']}"] = None
+            spread = group.accuracy(column)
+            shown = html.NOTHING if spread is None else f"<b>{str(spread).replace(' ', '</b> <b>', 1)}</b>"
+            cells.append(shown + "<small>one seed</small>" * (spread is not None and spread.half is None))
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
         cells.append(", ".join(str(run.seed) for run in group.runs))
         cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.NOTHING)
@@ -208,8 +246,9 @@ def _accuracies(groups: Sequence[Group], columns: Sequence[str]) -> str:
     return section("accuracy", "Accuracy", lead, shown)
 
 
-def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
+def _differences(groups: Sequence[Group]) -> str:
     """Paired tests of every two rows over the seeds that both have."""
+    columns = columns_of(groups)
     pairs = [(a, b) for a, b in combinations(groups, 2) if any(a.pairs(b, column) for column in columns)]
     if not pairs:
         why = "No two rows share a finished seed that was measured on the same data by the same protocol."
@@ -219,7 +258,7 @@ def _differences(groups: Sequence[Group], columns: Sequence[str]) -> str:
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
         for column in columns:
             if values := one.pairs(other, column):
-                found = paired([a for a, _ in values], [b for _, b in values])
+                found = paired(*zip(*values, strict=True))
                 points = str(found).replace("-", "−")
                 points = f"<b>{points}</b>" if found.p is not None and found.p < 0.05 else points
                 p = "–" if found.p is None else "&lt; 0.001" if found.p < 0.001 else f"{found.p:.3f}"
@@ -241,19 +280,28 @@ def _curves(groups: Sequence[Group]) -> str:
     shown, logged, keys = groups[: len(PALETTE) * len(DASHES)], [], []
     colors = PAGE_COLORS | {style.color: f"var(--c{place})" for place, style in enumerate(PALETTE)}
     for place, group in enumerate(shown):
-        own = METHOD_STYLES.get(group.runs[0].method) if by_method else None
-        style = own or PALETTE[place % len(PALETTE)]
+        style = group.runs[0].method if by_method else PALETTE[place % len(PALETTE)]
         dash = DASHES[(place + place // len(PALETTE)) % len(DASHES)]
         logged += [(run.metrics, style, dash) for run in group.runs]
         color, gaps = colors.get(style.color, style.color), " ".join(map(str, dash)) or "none"
         line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
         svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'
         keys.append(f"<li>{svg}{escape(group.title)}</li>")
-    return plots.curves(logged, f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>', colors)
+    others = {plots.num_others(run.config) for group in shown for run in group.runs}
+    return plots.curves(logged, others, f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>', colors)
 
 
-def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
-    """Write the report of one finished run again, or else the comparison of all runs; returns where it is."""
+class Written(NamedTuple):
+    """A page, and what the terminal shows of a comparison: its table and verdict, empty for the report of one run."""
+
+    path: Path
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    verdict: str = ""
+
+
+def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Written:
+    """Write the report of one finished run again, or else the comparison of all runs."""
     folders = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
     for run in runs:
@@ -271,9 +319,15 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Path:
         about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, **_evaluated(folders[0])}
         with atomic_file(path) as part:
             html.write_report(part, result=result, **about)
-        return path
-    write_atomic(path, comparison_page(runs))
-    return path
+        return Written(path)
+    groups = grouped(runs)
+    write_atomic(path, comparison_page(groups))
+    columns = columns_of(groups)
+    rows = (
+        (group.title, *(str(group.accuracy(c) or "–") for c in columns), ", ".join(str(run.seed) for run in group.runs))
+        for group in groups
+    )
+    return Written(path, ("runs", *(f"{COLUMNS[c]}, %" for c in columns), "seeds"), tuple(rows), verdict(groups))
 
 
 def _evaluated(folder: RunFolder) -> dict[str, Any]:

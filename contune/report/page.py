@@ -5,6 +5,7 @@ Whatever comes from outside (class names, paths, settings) goes through `escape`
 
 import base64
 import html
+import shlex
 from collections.abc import Collection, Iterable, Sequence
 from importlib import resources
 from io import BytesIO
@@ -83,6 +84,11 @@ def section(name: str, title: str, lead: str, *parts: str) -> str:
     )
 
 
+def folded(summary: str, content: str) -> str:
+    """Content that a click opens. Both are HTML."""
+    return f"<details>\n<summary>{summary}</summary>\n{content}\n</details>"
+
+
 def missing(why: str) -> str:
     """In place of a part that this run cannot have; `why` is HTML."""
     return f'<p class="missing">{why}</p>'
@@ -105,13 +111,11 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
 
 def setting_text(value: Any) -> str:
     """The value of a setting as `contune train` takes it; empty if it is not set."""
-    if value is None or value == [] or value == ():
-        return ""
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
-    return (
-        str(value).lower() if isinstance(value, bool) else f"{value:.12g}" if isinstance(value, float) else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
@@ -156,9 +160,9 @@ def write_report(
     Where something is missing, the page says why.
     """
     from contune.report import plots  # imports this module; matplotlib is slow to import
-    from contune.report.style import METHOD_STYLES
+    from contune.report.style import method_style
 
-    data, by_name = data_title(result["data"], config.get("data", {}).get("path")), {}
+    data, by_name = data_title(result["data"], config["data"]["path"]), {}
     for measure in result["measures"]:
         by_name[measure["name"]] = measure
     # The header: what was trained on what, and how good it is.
@@ -171,29 +175,21 @@ def write_report(
         if about.baseline in by_name:
             top1 = by_name[about.baseline]["top1"]
             gain = f"{measure['top1'] - top1:+.1f}".replace("-", "−")
-            pixels = f'<p class="beside">raw pixels {top1:.1f}\u202f% <span class="gain">{gain} points</span></p>'
+            pixels = f'<p>raw pixels {top1:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
 <p class="what">{about.title}</p>
 <p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
 {pixels}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
-    split, labels_M = escape(result["split"]), None if images is None else images.labels
-    evaluated, note = None, ""
+    split, labels_M, note = escape(result["split"]), None if images is None else images.labels, ""
     if images is None or features_MD is None or not len(images):
         why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
         images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
     else:
         why = "No accuracy was measured." if labels_M is not None else "These images have no labels."
         evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
-        drawing, lead = plots.map_drawing(evaluated), ""
-        if drawing.startswith("<svg"):
-            lead = (
-                f"t-SNE of {min(plots.MAP_POINTS, len(images)):,} images by cosine similarity. Hover over a point for "
-            )
-            lead += "its name." if predicted_M is None else "its name. A ring marks a misclassified image."
-            lead += " Distances between groups mean nothing."
-        images_parts = [section("map", "Map of the embeddings", lead, drawing), plots.neighbors(evaluated)]
+        images_parts = [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
         if labels_M is not None and first is not None:
             images_parts = [plots.confusions(evaluated), plots.per_class(evaluated, first), *images_parts]
     if first is not None:
@@ -208,8 +204,8 @@ def write_report(
         f"seed {escape(result['seed'])}",
     ]
     shown = f'<ul class="cards">\n{chr(10).join(cards)}\n</ul>\n<p class="lead">{note}</p>' if cards else missing(why)
-    title = f"{escape(result['method'])} <span>on</span> {escape(data)}"
-    parts = [header("training report", title, facts, shown)]
+    style = method_style(result["method"])
+    parts = [header("training report", f"{escape(style.title)} <span>on</span> {escape(data)}", facts, shown)]
     if result["measures"]:
         rows: list[tuple[str, ...]] = []
         for measure in result["measures"]:
@@ -224,35 +220,37 @@ def write_report(
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
         shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
-    style = METHOD_STYLES.get(result["method"], METHOD_STYLES["tcl"])
-    parts += [plots.curves([(metrics, style, ())]), *images_parts]
+    parts += [plots.curves([(metrics, style, ())], [plots.num_others(config)]), *images_parts]
     if skipped:
+        lead = f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED}."
         rows = [
             (f'<span title="{escape(name)}">{escape(shorten(name, 60))}</span>', escape(reason))
             for name, reason in skipped[:MOST_SKIPPED]
         ]
-        lead = (
-            f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED} at most."
-        )
-        shown = table("pairs files", ("File", "What is wrong"), rows)
-        summary = f"<summary>{plural(len(skipped), 'broken image')}</summary>"
-        parts.append(section("skipped", "Left out", lead, "<details>", summary, shown, "</details>"))
+        shown = folded(plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows))
+        parts.append(section("skipped", "Left out", lead, shown))
     rows = []
     for part, values in config.items():
         for key, value in values.items():
             text = escape(setting_text(value)).replace("/", "/<wbr>") or NOTHING
             rows.append((f"<code>{escape(part)}.{escape(key)}</code>", text))
-    shown, summary = table("pairs", ("Setting", "Value"), rows), "<summary>All settings of the run</summary>"
-    parts.append(section("settings", "Settings", "", "<details>", summary, shown, "</details>"))
+    shown = folded("All settings of the run", table("pairs", ("Setting", "Value"), rows))
     rows = [
-        ("Hardware", escape(result["hardware"])),
-        ("Training time", duration(result["seconds"])),
         ("Views per second", f"{result['views_per_second']:,.0f}"),
-        ("Seed", escape(result["seed"])),
         ("Versions", escape(", ".join(map(" ".join, result["versions"].items())))),
         ("Revision", escape(result["git_revision"] or "an installed package, no checkout")),
         ("Finished", escape(result["finished"])),
     ]
-    parts.append(section("environment", "Environment", "", table("pairs", (), rows)))
-    text = page("report", f"{result['method']} on {data} · contune", "\n".join(parts))
+    parts.append(section("settings", "Settings and environment", "", shown, table("pairs", (), rows)))
+    run = shlex.quote(str(path.parent)) if (path.parent / "config.json").exists() else "RUN"
+    commands = {
+        "Repeat this run": result.get("command", ""),
+        "Embed your images": f"contune embed {run} photos/ --out photos.parquet",
+        "Find similar images": f"contune search {run} photos.parquet query.jpg --out similar.html",
+        "Export the encoder": f"contune export {run} --to onnx",
+        "Compare with another run": f"contune report {run} OTHER_RUN",
+    }
+    rows = [(what, f"<code>{escape(command)}</code>") for what, command in commands.items() if command]
+    parts.append(section("next", "Next steps", "", table("pairs", (), rows)))
+    text = page("report", f"{style.title} on {data} · contune", "\n".join(parts))
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -4,9 +4,9 @@ Shapes: M images of the evaluated split, N of them on the map, Q queries, K clas
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, log
 from typing import Any
 
 import matplotlib
@@ -21,22 +21,28 @@ from contune.console import plural
 from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, table, thumbnail
-from contune.report.style import METHOD_STYLES, MUTED, PAGE_COLORS, STYLE, MethodStyle, inline_svg, quiet, svg_text
+from contune.report.style import MUTED, PAGE_COLORS, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
 
 CURVE_POINTS = 400
 FEW_POINTS = 12
 """Curves of at most so many points show each of them."""
-CURVE_TITLES = {
-    "loss": "Loss",
-    "lr": "Learning rate",
-    "views_per_second": "Views per second",
-    "train_top1": "Training accuracy, %",
-    "online_top1": "Online probe accuracy, %",
-    "online_loss": "Online probe loss",
-    "positive_gradient": "Pull of positives",
-    "negative_gradient": "Push of negatives",
-    "theorem1_share": "Theorem 1 holds, %",
+CURVES = {
+    "loss": ("Loss", "What training minimizes. Lower is better for the same method and settings."),
+    "train_top1": ("Training accuracy, %", "Augmented training images that are classified right. Higher is better."),
+    "online_top1": ("Online probe accuracy, %", "A linear classifier trained on the side. Higher is better."),
+    "online_loss": ("Online probe loss", "The cross-entropy of that classifier. Lower is better."),
+    "positive_gradient": ("Pull of positives", "Mean gradient from positives. It falls as they come together."),
+    "negative_gradient": ("Push of negatives", "Mean gradient from negatives. It falls as they move apart."),
+    "theorem1_share": ("Theorem 1 holds, %", "Positives pulled more than by SupCon. Higher: k1 has more effect."),
+    "alignment": ("Alignment", "Squared distance of two views of an image. Lower is better."),
+    "uniformity": ("Uniformity", "How unevenly images fill the sphere. Lower is better without labels."),
+    "feature_std": ("Spread of features", "1 if they point in all directions, 0 if in one. Higher is better."),
+    "effective_rank": ("Effective rank", "Dimensions in use; 1 is a collapse. Higher is better without labels."),
+    "skipped_steps": ("Skipped steps", "Steps whose loss or gradient was not finite. 0 is best."),
+    "lr": ("Learning rate", "The schedule; in bold its highest value. No direction is better."),
+    "views_per_second": ("Views per second", "The speed of training. Higher is better."),
 }
+"""Title and meaning of each metric, in the order of the page. Other metrics come before the learning rate."""
 PERCENT = ("top1", "theorem1_share")
 """How the names of metrics end that are shares."""
 HEAT_CLASSES = 10
@@ -52,6 +58,7 @@ NUM_QUERIES, NUM_NEIGHBORS = 8, 6
 LONG_NAME = 6
 """Longer class names do not fit below one of six pictures in a row."""
 
+DASHED = (4.0, 2.0)
 Logged = tuple[list[dict[str, float]], MethodStyle, tuple[float, ...]]
 """The metrics of a run, and how its curves are drawn: the style of its method, and dashes."""
 
@@ -89,40 +96,47 @@ def evenly_spaced(num: int, most: int) -> Tensor:
     return torch.arange(num) if num <= most else torch.arange(most) * num // most
 
 
-def curves(runs: Sequence[Logged], legend: str = "", colors: Mapping[str, str] = PAGE_COLORS) -> str:
-    """One drawing per logged metric: the loss first, what methods add next; rate and speed of a single run last."""
+def num_others(config: Mapping[str, Mapping[str, Any]]) -> int:
+    """The views that the loss compares each view of a batch with; 0 for a loss that is no softmax over them."""
+    if config["method"]["name"] not in ("tcl", "supcon", "simclr"):
+        return 0
+    num_views = len(config["augment"]["per_view"]) or config["augment"]["views"]
+    return int(config["optim"]["batch_images"] * num_views - 1)
+
+
+def curves(
+    runs: Sequence[Logged], others: Collection[int], legend: str = "", colors: Mapping[str, str] = PAGE_COLORS
+) -> str:
+    """A drawing per metric. `others`: `num_others` of all runs; ln N is drawn if they agree."""
     hidden = {"step", "epoch"} if len(runs) == 1 else {"step", "epoch", "lr", "views_per_second"}
-    counts, axis = Counter[str](), "epoch"
-    for metrics, _, _ in runs:
-        for line in metrics:
-            counts.update(line.keys() - hidden)
-            axis = axis if "epoch" in line else "step"
-    last, figures = ("loss", "lr", "views_per_second"), []
-    for name in ["loss", *sorted(counts.keys() - {*last}), *last[1:]]:
-        if name not in counts or name.startswith("supcon_"):
-            continue
-        title, bold = escape(CURVE_TITLES.get(name, name.replace("_", " ").capitalize())), ""
-        lines, ends, num_bad = [], [], counts[name]
-        for metrics, style, dash in runs:
-            xy_N2 = logged_points(metrics, name, axis)
-            num_bad -= len(xy_N2)
-            if len(xy_N2):
-                lines.append((xy_N2, style, dash))
-                ends.append(f"{style.title} {number(xy_N2[-1, 1])}")
+    logged = [line for metrics, _, _ in runs for line in metrics]
+    counts = Counter(name for line in logged for name in line.keys() - hidden if not name.startswith("supcon_"))
+    axis = "epoch" if all("epoch" in line for line in logged) else "step"
+    order = [*CURVES][:-2] + sorted(counts.keys() - CURVES.keys()) + [*CURVES][-2:]
+    levels, figures = set(others) - {0}, []
+    for name in (name for name in order if name in counts):
+        title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
+        lines = [(logged_points(metrics, name, axis), style, dash) for metrics, style, dash in runs]
+        num_bad = counts[name] - sum(len(xy_N2) for xy_N2, _, _ in lines)
+        lines, level, bold, svg = [line for line in lines if len(line[0])], 0, "", ""
+        if name == "loss" and len(levels) == 1:
+            (level,) = levels
+            meaning += f" Dashed: ln {level:,}, SupCon’s loss if all {level:,} other views were equally similar."
+        if lines:
+            ends = ", ".join(f"{style.title} {number(xy_N2[-1, 1])}" for xy_N2, style, _ in lines[:4])
+            if len(runs) == 1:
+                y_N = lines[0][0][:, 1]
+                bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
+                supcon_N2 = logged_points(runs[0][0], f"supcon_{name}", axis)  # on the embeddings of another method
+                lines += [(supcon_N2, method_style("supcon"), DASHED)] if len(supcon_N2) else []
+            svg = draw_curves(name, axis, lines, level, has_legend=len(lines) > len(runs))
+            svg = inline_svg(svg, f"{escape(title)} by {axis}; at the end {escape(ends)}", colors)
         note = f'<p class="note">{plural(num_bad, "value")} not finite and left out.</p>' if num_bad else ""
-        if len(runs) == 1 and lines:
-            y_N = lines[0][0][:, 1]
-            bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
-            supcon_N2 = logged_points(runs[0][0], f"supcon_{name}", axis)  # SupCon on the embeddings of another run
-            lines += [(supcon_N2, METHOD_STYLES["supcon"], (4.0, 2.0))] if len(supcon_N2) else []
-        description = f"{title} by {axis}; at the end {', '.join(ends[:4])}"
-        svg = draw_curves(name, axis, lines, description, colors, has_legend=len(lines) > len(runs)) if lines else ""
-        figures.append(f"<figure><figcaption>{title}{bold}</figcaption>{svg}{note}</figure>")
+        meaning = f'<p class="meaning">{meaning}</p>' if meaning else ""
+        figures.append(f"<figure><figcaption>{escape(title)}{bold}</figcaption>{svg}{meaning}{note}</figure>")
     if not figures:
         return section("curves", "Training", "", missing("Nothing was logged yet."))
-    lead = "In bold: the last value; for the learning rate the highest." if len(runs) == 1 else "One line per run."
-    if "positive_gradient" in counts:
-        lead += " Pull and push are the mean coefficients of positive and negative pairs in an anchor’s gradient."
+    lead = "In bold: the last value." if len(runs) == 1 else "One line per run."
     return section("curves", "Training", lead, legend, '<div class="curves">', *figures, "</div>")
 
 
@@ -137,38 +151,36 @@ def draw_curves(
     name: str,
     axis: str,
     lines: Sequence[tuple[np.ndarray, MethodStyle, tuple[float, ...]]],
-    description: str,
-    colors: Mapping[str, str],
+    level: int,
     *,
     has_legend: bool,
 ) -> str:
-    """An SVG element. Long curves are drawn as means of neighboring points."""
+    """An SVG document. Long curves are drawn as means of neighboring points."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {name}"}):
         figure = Figure(figsize=(3.6, 2.1), layout="constrained")
         axes = figure.add_subplot()
         quiet(axes, grid="y")
-        places = set[float]()
         for xy_N2, (title, color, marker), dash in lines:
             num = len(xy_N2)
-            places.update(xy_N2[:, 0].tolist())
             starts = np.arange(0, num, -(-num // CURVE_POINTS))
             x_N, y_N = (np.add.reduceat(xy_N2, starts) / np.diff(np.append(starts, num))[:, None]).T
             dots = 4.5 if num == 1 else 3.0 if num <= FEW_POINTS else 0.0
             axes.plot(x_N, y_N, color=color, linewidth=1.7, linestyle=(0, dash) if dash else "-", marker=marker,
                       markersize=dots, label=title)  # fmt: skip
+        if level:
+            axes.axhline(log(level), color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
+            axes.annotate(f"ln {level:,}", (1, log(level)), (0, 3), xycoords=axes.get_yaxis_transform(), ha="right",
+                          textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip
         if has_legend:
             axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
         axes.set_xlabel(axis)
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        if len(places) > 1:
-            axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        else:  # a single tick; automatic ones would name places around it
-            axes.set_xticks(list(places))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(number)
         axes.yaxis.set_major_formatter(number)
         if name in ("lr", "views_per_second"):
             axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
-        return inline_svg(svg_text(figure), description, colors)
+        return svg_text(figure)
 
 
 def number(value: float, _: float = 0) -> str:
@@ -244,16 +256,19 @@ def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
     return section("classes", "Accuracy by class", lead + ".", *parts)
 
 
-def map_drawing(evaluated: Evaluated) -> str:
-    """The map alone, or why there is none: a mark per image, and the names of up to 20 classes."""
+def embedding_map(evaluated: Evaluated) -> str:
+    """A mark per image, and the names of up to 20 classes; or why there is no map."""
     chosen_N = evenly_spaced(len(evaluated.images), MAP_POINTS)
     features_ND = evaluated.features_MD[chosen_N]
+    why = ""
     if len(features_ND) < 5:
-        return missing(f"A map needs at least 5 images; there are {len(features_ND)}.")
-    if not features_ND.isfinite().all():
-        return missing("The features are not finite: training has diverged. Try a lower <code>optim.lr</code>.")
-    if F.normalize(features_ND, dim=1).std(dim=0).max() < 1e-6:
-        return missing("All embeddings point in one direction: the encoder has collapsed.")
+        why = f"A map needs at least 5 images; there are {len(features_ND)}."
+    elif not features_ND.isfinite().all():
+        why = "The features are not finite: training has diverged. Try a lower <code>optim.lr</code>."
+    elif F.normalize(features_ND, dim=1).std(dim=0).max() < 1e-6:
+        why = "All embeddings point in one direction: the encoder has collapsed."
+    if why:
+        return section("map", "Map of the embeddings", "", missing(why))
     xy_N2 = project(features_ND)
     low_2, high_2 = xy_N2.min(axis=0), xy_N2.max(axis=0)
     scale = (np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN]) / np.maximum(high_2 - low_2, 1e-9)).min()
@@ -277,7 +292,10 @@ def map_drawing(evaluated: Evaluated) -> str:
         parts += _map_names(labels_M[chosen_N].numpy(), xy_N2, evaluated.class_names)
     description = f"Scatter plot of {len(chosen_N)} embeddings; similar images are close together"
     head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
-    return "\n".join([head, *parts, "</svg>"])
+    lead = f"t-SNE of {len(chosen_N):,} images by cosine similarity. Hover over a point for its name."
+    lead += "" if evaluated.predicted_M is None else " A ring marks a misclassified image."
+    lead += " Distances between groups mean nothing."
+    return section("map", "Map of the embeddings", lead, head, *parts, "</svg>")
 
 
 def project(features_ND: Tensor) -> np.ndarray:

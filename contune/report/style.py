@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {
 
 
 class MethodStyle(NamedTuple):
-    """How a method is named and drawn in every figure. No two methods share both color and marker."""
+    """How every page and figure names and draws a method. No two methods share both color and marker."""
 
     title: str
     color: str
@@ -50,10 +50,10 @@ METHOD_STYLES = {
     "supcon": MethodStyle("SupCon", VERMILLION, "D"),
     "cross-entropy": MethodStyle("Cross-entropy", GREEN, "^"),
     "simclr": MethodStyle("SimCLR", ORANGE, "s"),
-    "tcl auto": MethodStyle("TCL auto", PURPLE, "X"),
+    "tcl auto": MethodStyle("TCL auto", PURPLE, "p"),
     "sincere": MethodStyle("SINCERE", SKY, "X"),
-    "ε-supinfonce": MethodStyle("ε-SupInfoNCE", ORANGE, "P"),
-    "dcl": MethodStyle("Supervised DCL", GREEN, "X"),
+    "eps-supinfonce": MethodStyle("ε-SupInfoNCE", ORANGE, "P"),
+    "dcl": MethodStyle("DCL", MUTED, "v"),
     "triplet": MethodStyle("Triplet", PURPLE, "v"),
     "npair": MethodStyle("N-pair", MUTED, "P"),
     "dino": MethodStyle("DINO", PURPLE, "o"),
@@ -67,7 +67,13 @@ METHOD_STYLES = {
     "w-mse": MethodStyle("W-MSE", SKY, "v"),
     "arb": MethodStyle("ARB", MUTED, "^"),
 }
-"""By the name of `method.name`, and the losses that are no method."""
+"""By the name of `method.name`; `tcl auto` is TCL with an automatic k1."""
+
+
+def method_style(name: str) -> MethodStyle:
+    """Of a method by its name or its title. One that is not in the table keeps its name."""
+    found = [style for key, style in METHOD_STYLES.items() if name in (key, style.title)]
+    return found[0] if found else MethodStyle(name, INK, "o")
 
 
 def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTED) -> None:

@@ -10,7 +10,7 @@ from made_up_runs import compared_run, finished_run, report, unevaluated_run, un
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from contune.report.compare import comparison_page
+from contune.report.compare import comparison_page, grouped
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -65,7 +65,7 @@ def test_it_shows_everything_at_any_width_and_asks_for_nothing(
     run = RUNS[name]
     report(tmp_path, run)
     show(browser, tmp_path / "report.html")
-    assert browser.title == "tcl on toy · contune"
+    assert browser.title == "TCL on toy · contune"
     assert ask(browser, "[...document.images].every(image => image.complete && image.naturalWidth > 0)")
     assert ask(browser, "document.images.length") >= (0 if run["images"] is None else 8 * 7)
     sizes = "[...document.querySelectorAll('svg')].map(svg => svg.getBoundingClientRect())"
@@ -89,7 +89,7 @@ def test_numbers_of_a_comparison_are_in_view(browser: webdriver.Chrome, tmp_path
         for number in range(4)
         for seed in range(3)
     ]  # fmt: skip
-    (tmp_path / "page.html").write_text(comparison_page(runs), encoding="utf-8")
+    (tmp_path / "page.html").write_text(comparison_page(grouped(runs)), encoding="utf-8")
     show(browser, tmp_path / "page.html", width)
     assert ask(browser, "document.documentElement.scrollWidth") <= width
     cells = "[...document.querySelectorAll('#accuracy .number-cell')]"

@@ -11,7 +11,7 @@ from command_line import contune
 from made_up_runs import compared_run, seeds
 from strict_html import Page
 
-from contune.report.compare import ComparedRun, comparison_page, grouped
+from contune.report.compare import ComparedRun, comparison_page, grouped, verdict
 from contune.run import RunFolder
 
 TCL = seeds("tcl", "method.k1=4000", linear=(91.0, 92.0, 93.5))
@@ -21,7 +21,7 @@ EVIL = '<script>alert("1")</script>'
 
 def text_of(runs: list[ComparedRun]) -> str:
     """What a person reads, with a space between any two cells."""
-    body = comparison_page(runs).partition("<body>")[2]
+    body = comparison_page(grouped(runs)).partition("<body>")[2]
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
@@ -29,16 +29,16 @@ def test_means_intervals_and_paired_tests() -> None:
     text = text_of([*TCL, *SUPCON])
     assert "92.17 ± 3.13" in text
     # scipy's ttest_rel: p = 0.02627, from 0.308 to 1.826
-    assert "tcl minus supcon Linear probe +1.07 ± 0.76 0.026 3" in text
+    assert "TCL minus SupCon Linear probe +1.07 ± 0.76 0.026 3" in text
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
     late = compared_run("late", "method.name=supcon", seed=2, linear=93.0)
-    assert "tcl minus supcon Linear probe +0.50 – 1" in text_of([*TCL, late])
+    assert "TCL minus SupCon Linear probe +0.50 – 1" in text_of([*TCL, late])
     assert "No two rows share" in text_of([*TCL, compared_run("other", "method.name=supcon", seed=9)])
     unfinished = compared_run("tcl/seed0", "method.k1=4000", seed=0, linear=None)
     text = text_of([unfinished, *TCL[1:], *SUPCON])
-    assert "tcl minus supcon Linear probe +1.10 ± 3.81 0.170 2" in text
+    assert "TCL minus SupCon Linear probe +1.10 ± 3.81 0.170 2" in text
     assert "not finished: 7.2 of 100 epochs" in text
 
 
@@ -46,7 +46,7 @@ def test_what_was_measured_otherwise_is_not_compared() -> None:
     assert "minus" not in text_of([*TCL, compared_run("x", "method.name=supcon", protocol="another")])
     folders = [compared_run(name, "data.name=images", f"data.path=/a/{name}") for name in ("birds", "flowers")]
     assert "minus" not in text_of(folders)
-    assert "tcl on birds" in text_of(folders)
+    assert "TCL on birds" in text_of(folders)
 
 
 def test_a_method_that_trains_a_classifier_is_judged_by_it() -> None:
@@ -56,7 +56,7 @@ def test_a_method_that_trains_a_classifier_is_judged_by_it() -> None:
     ]
     text = text_of([*classified, *SUPCON])
     assert "89.10 ± 2.62 95.00 ± 0.00" in text
-    assert "cross-entropy minus supcon Classifier or probe −2.00 ± 0.00 < 0.001 3 Linear probe +3.90 ± 2.62" in text
+    assert "Cross-entropy minus SupCon Classifier or probe −2.00 ± 0.00 < 0.001 3 Linear probe +3.90 ± 2.62" in text
     assert "Classifier or probe" not in text_of([*TCL, *SUPCON])
 
 
@@ -65,20 +65,20 @@ def test_runs_that_differ_in_the_seed_or_the_machine_are_one_group() -> None:
     again = compared_run("again", "method.k1=4000", seed=0, linear=50.0)
     groups = grouped([*TCL, *SUPCON, elsewhere, again])
     assert [(group.title, [run.seed for run in group.runs]) for group in groups] == [
-        ("tcl", [0, 1, 2, 7]),
-        ("supcon", [0, 1, 2]),
+        ("TCL", [0, 1, 2, 7]),
+        ("SupCon", [0, 1, 2]),
     ]
     assert [run.name for run in groups[0].repeated] == ["again"]
 
 
 def test_the_page_is_safe_and_leaves_out_what_is_too_much() -> None:
     runs = [*TCL, *SUPCON, compared_run(EVIL, f"augment.policy={EVIL}"), compared_run("b", f"data.path={EVIL}")]
-    source = comparison_page(runs)
+    source = comparison_page(grouped(runs))
     page = Page(source)
     page.check_safe()
     assert "<script" not in source
     assert page.text.count(EVIL) >= 2
-    assert comparison_page(runs) == comparison_page(runs)
+    assert comparison_page(grouped(runs)) == source
     drawn = [a["aria-label"] for a in page.all("svg") if "by epoch" in a.get("aria-label", "")]
     assert len(drawn) == 2, "loss and pull of positives"
     many = [compared_run(f"run{k1}", f"method.k1={k1}") for k1 in range(1, 46)]

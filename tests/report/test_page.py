@@ -26,7 +26,7 @@ RUNS = {
     "one image": (finished_run(1, 2), "at least 5 images"),
     "twelve classes": (finished_run(60, 12), "10 most confused of 12"),
     "a hundred classes": (finished_run(300, 100), "worst 30 of 100"),
-    "photos": (finished_run(20, 3, side=200, channels=3), "tcl on toy"),
+    "photos": (finished_run(20, 3, side=200, channels=3), "TCL on toy"),
     "nothing logged": (finished_run() | {"metrics": []}, "Nothing was logged"),
     "no probe": (finished_run() | {"predicted_M": None}, "eval.linear=none"),
     "collapsed": (finished_run() | {"features_MD": torch.ones(60, 3)}, "collapsed"),
@@ -66,7 +66,7 @@ EVIL = "<script>alert('{}')</script>\"><img src=x onerror=alert(1)>&amp;"
 
 def test_what_comes_from_outside_stays_text(tmp_path: Path) -> None:
     run = finished_run(60, 12, class_name=EVIL, name='/tmp/"it\'s" <b>&\x00\udcff{}.png')
-    run["config"] = {"data": {"name": EVIL, "path": EVIL}, EVIL: {EVIL: [EVIL]}}
+    run["config"] |= {"data": {"name": EVIL, "path": EVIL}, EVIL: {EVIL: [EVIL]}}
     run["result"] |= {"data": "images", "hardware": EVIL, "encoder": EVIL, "git_revision": EVIL, "method": EVIL}
     run["result"]["versions"] = {EVIL: EVIL}
     run["metrics"] = [line | {EVIL: 1.0} for line in run["metrics"]]
@@ -108,8 +108,8 @@ def test_neighbors_are_the_nearest_by_cosine() -> None:
 
 def test_curves_average_long_runs_and_leave_out_what_is_not_finite() -> None:
     metrics = [{"step": i, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
-    text = Page(plots.curves([(metrics, TCL, ())])).text
+    text = Page(plots.curves([(metrics, TCL, ())], [0])).text
     assert "2 values not finite" in text
     assert "10 values not finite" in text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
-    assert plots.curves([(long, TCL, ())]).count("L ") < 2 * plots.CURVE_POINTS
+    assert plots.curves([(long, TCL, ())], [0]).count("L ") < 2 * plots.CURVE_POINTS
