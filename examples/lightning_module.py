@@ -26,7 +26,7 @@ class Contrastive(lightning.LightningModule):
         self.encoder = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 128))
         self.projector = nn.Sequential(nn.ReLU(), nn.Linear(128, 64))
         # With several processes the loss sees the batches of all of them; with one it changes nothing.
-        self.criterion = TCLLoss(temperature=0.1, k1=500, k2=1, distributed=True)
+        self.criterion = TCLLoss(temperature=0.1, distributed=True)
 
     def forward(self, x_BD: Tensor) -> Tensor:
         features_BD: Tensor = self.encoder(x_BD)

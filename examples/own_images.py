@@ -22,7 +22,6 @@ SETTINGS = (
     "data.image_size=8",  # photos want the recipe's own size, and its augmentation with flips and color jitter
     "augment.policy=digits",
     "model.encoder=resnet-mini",
-    "method.k1=500",
     "optim.epochs=4",
     "optim.batch_images=32",
     "run.tensorboard=false",

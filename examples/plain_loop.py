@@ -34,7 +34,7 @@ def main() -> None:
 
     encoder = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 128))
     projector = nn.Sequential(nn.ReLU(), nn.Linear(128, 64))
-    criterion = TCLLoss(temperature=0.1, k1=500, k2=1)
+    criterion = TCLLoss(temperature=0.1)
     optimizer = torch.optim.Adam([*encoder.parameters(), *projector.parameters()], lr=1e-3)
 
     for epoch in range(EPOCHS):

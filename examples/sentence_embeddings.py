@@ -31,10 +31,10 @@ EPOCHS, BATCH, NUM_WORDS, MOST_WORDS = 20, 128, 4096, 30
 class SentenceTCLLoss(nn.Module):
     """Sentences of one label are drawn together; each column of sentences is another view of the batch."""
 
-    def __init__(self, model: nn.Module, temperature: float = 0.1, k1: float = 5000.0, k2: float = 1.0) -> None:
+    def __init__(self, model: nn.Module, temperature: float = 0.1) -> None:
         super().__init__()
         self.model = model
-        self.criterion = TCLLoss(temperature=temperature, k1=k1, k2=k2)
+        self.criterion = TCLLoss(temperature=temperature)
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         z = [self.model(features)["sentence_embedding"] for features in sentence_features]
@@ -97,7 +97,7 @@ def main(epochs: int) -> None:
     test_N = torch.arange(len(texts)) % 20 >= 15  # runs of neighbors, so that a function seldom is on both sides
     model = SmallTextModel()
     input_ids = model.tokenize(list(texts))["input_ids"]
-    loss_function = SentenceTCLLoss(model, k1=500)
+    loss_function = SentenceTCLLoss(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
     (train_N,) = (~test_N).nonzero(as_tuple=True)

@@ -34,7 +34,6 @@ def main(epochs: int) -> None:
         batch_size=64,
         learning_rate=0.1,
         augmentation="digits",  # leave this out for photos, which need flips and color jitter
-        settings={"method.k1": 500},
         random_state=0,
     )
     pipelines = {

@@ -28,8 +28,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--weight-decay", type=float, default=0.05)
     parser.add_argument("--temperature", type=float, default=0.1)
-    parser.add_argument("--k1", type=float, default=500)
-    parser.add_argument("--k2", type=float, default=1)
     return parser.parse_args()
 
 
@@ -79,7 +77,7 @@ def main(args: argparse.Namespace) -> None:
 
     model = timm.create_model(args.model, num_classes=0, in_chans=1)
     projector = nn.Sequential(nn.Linear(model.num_features, 128), nn.ReLU(), nn.Linear(128, 64))
-    criterion = TCLLoss(temperature=args.temperature, k1=args.k1, k2=args.k2)
+    criterion = TCLLoss(temperature=args.temperature)
     optimizer = create_optimizer_v2(
         nn.ModuleList([model, projector]), opt=args.opt, lr=args.lr, weight_decay=args.weight_decay
     )
