@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from contune.losses import triplet_loss as triplet_loss
     from contune.models import load_encoder as load_encoder
     from contune.nearest import search as search
+    from contune.train.engine import cached_step as cached_step
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ _HOME = {
     "SINCERELoss": "contune.losses",
     "SupConLoss": "contune.losses",
     "TCLLoss": "contune.losses",
+    "cached_step": "contune.train.engine",
     "dcl_loss": "contune.losses",
     "embed": "contune.embedding",
     "eps_supinfonce_loss": "contune.losses",

@@ -89,6 +89,11 @@ class OptimConfig:
     """Passes over the training images; 0 evaluates an untrained encoder."""
     batch_images: int = ranged(128, low=1)
     """Images in a batch, over all processes. The loss sees batch_images × augment.views embeddings."""
+    micro_batch: int = ranged(0, low=0)
+    """For batches too large for memory: views encoded at a time, by gradient caching. 0: all of them.
+
+    Each view is encoded twice. Batch norm uses the statistics of so many views. Steps are not compiled or captured.
+    """
     lr: float = ranged(0.1, above=0.0)
     """The highest learning rate. It is not scaled with the batch size."""
     momentum: float = ranged(0.9, low=0.0, high=1.0)
@@ -162,7 +167,7 @@ MACHINE_SETTINGS = (
     "data.workers",
 )
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
-ADDED_SETTINGS = {"method.r": 0.3}
+ADDED_SETTINGS: dict[str, Any] = {"method.r": 0.3, "optim.micro_batch": 0}
 """Settings that older versions did not have, with their defaults. At these they are not part of a fingerprint."""
 
 

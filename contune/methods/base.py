@@ -65,6 +65,8 @@ class Method(nn.Module):
     """Epochs completed, with fractions. It lives on the device, so that a captured CUDA graph sees it change."""
     share: Tensor
     """Share of the training completed, 0 to 1, also on the device."""
+    projector: nn.Module
+    """The head on the features, in a method that has one."""
     classifier: nn.Linear | None
     """Features to class scores, in a method that trains a classifier with the encoder."""
     guess: Guess | None = None
@@ -80,8 +82,23 @@ class Method(nn.Module):
         self.register_buffer("share", torch.zeros(()), persistent=False)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        """views: one (B, C, H, W) batch per view; labels_B: (B,) integers, or None without labels."""
+        """views: one (B, C, H, W) batch per view; labels_B: (B,) integers, a (B, K) matrix, or None without labels."""
+        features_ND = self.encode(views)
+        return self.compare(self.embed(features_ND), features_ND.detach(), labels_B, len(views))
+
+    def embed(self, features_ND: Tensor) -> Tensor:
+        """What the loss needs of each view, from its features."""
+        z_ND: Tensor = self.projector(features_ND)
+        return z_ND
+
+    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
+        """The loss of this process's rows of `embed`; features_ND only pass through."""
         raise NotImplementedError
+
+    @property
+    def can_cache(self) -> bool:
+        """Whether the loss is a function of `embed`, as gradient caching needs it: no momentum copy, no queue."""
+        return type(self).forward is Method.forward
 
     def after_step(self, output: Output) -> None:
         """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
@@ -114,32 +131,32 @@ def encode(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def check_views(views: Sequence[Tensor], at_least: int = 2) -> None:
-    if len(views) < at_least:
+def check_views(num_views: int, at_least: int = 2) -> None:
+    if num_views < at_least:
         raise UserError(
-            f"this method compares {at_least} or more views of each image and got {len(views)}. "
+            f"this method compares {at_least} or more views of each image and got {num_views}. "
             f"Set augment.views={at_least} or more."
         )
 
 
-def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
+def ordered_pairs(num_views: int) -> list[tuple[int, int]]:
     """The indices of all pairs of different views, in both directions."""
-    check_views(views)
-    return list(permutations(range(len(views)), 2))
+    check_views(num_views)
+    return list(permutations(range(num_views), 2))
 
 
-def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:
-    """One label for each row of the stacked views."""
+def labels_of_views(labels_B: Tensor | None, num_views: int) -> Tensor:
+    """One label, or one row of a label matrix, for each row of the stacked views."""
     if labels_B is None:
         raise UserError("this method needs labels and the batch has none. tcl and simclr can train without labels.")
-    return labels_B.repeat(len(views))
+    return labels_B.repeat(num_views, *[1] * (labels_B.dim() - 1))
 
 
-def ids_of_views(views: Sequence[Tensor]) -> Tensor:
+def ids_of_views(z_ND: Tensor, num_views: int) -> Tensor:
     """For each row of the stacked views, an integer that only the views of one image share, across all processes."""
-    num = views[0].shape[0]
-    ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
-    return ids_B.repeat(len(views))
+    num = len(z_ND) // num_views
+    ids_B = torch.arange(num, device=z_ND.device) + distributed.rank() * num
+    return ids_B.repeat(num_views)
 
 
 def at_least_float32(z: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class BYOL(Method):
         self.target = ema_copy(nn.ModuleList([self.encoder, self.projector]))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(views)
+        pairs = ordered_pairs(len(views))
         features_ND = self.encode(views)
         q_VBD = self.predictor(self.projector(features_ND)).unflatten(0, (len(views), -1))
         with torch.no_grad():

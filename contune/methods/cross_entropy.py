@@ -1,6 +1,5 @@
 """Cross-entropy, the baseline of contrastive learning: encoder and linear classifier, trained end to end."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -23,11 +22,13 @@ class CrossEntropy(Method):
         super().__init__(encoder, num_features, num_classes, settings)
         self.classifier: nn.Linear = nn.Linear(num_features, num_classes)
 
-    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        features_ND = self.encode(views)
-        labels_N = labels_of_views(labels_B, views)
-        logits_NK = self.classifier(features_ND)
+    def embed(self, features_ND: Tensor) -> Tensor:
+        logits_NK: Tensor = self.classifier(features_ND)
+        return logits_NK
+
+    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
+        logits_NK, labels_N = z_ND, labels_of_views(labels_B, num_views)
         # Each rank takes the mean over its own rows: the average over ranks is the mean over the global batch.
         loss = F.cross_entropy(logits_NK.float(), labels_N, label_smoothing=self.settings.label_smoothing)
         accuracy = (logits_NK.detach().argmax(dim=1) == labels_N).float().mean()
-        return Output(loss=loss, features_ND=features_ND.detach(), metrics={"train_top1": accuracy})
+        return Output(loss=loss, features_ND=features_ND, metrics={"train_top1": accuracy})

@@ -61,7 +61,7 @@ class DINO(Method):
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_global = self.settings.global_views
-        check_views(views, num_global)
+        check_views(len(views), num_global)
         with torch.no_grad():
             encoder, projector, prototypes = self.teacher.children()
             teacher_NK = prototypes(projector(encode(encoder, views[:num_global])))

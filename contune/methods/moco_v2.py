@@ -49,7 +49,7 @@ class MoCoV2(Method):
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(NUM_QUEUES))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(views)
+        pairs = ordered_pairs(len(views))
         features_ND = self.encode(views)
         q_VBD = self.projector(features_ND).unflatten(0, (len(views), -1))
         with torch.no_grad():

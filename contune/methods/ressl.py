@@ -44,7 +44,7 @@ class ReSSL(Method):
         self.queue = Queue(settings.queue_size, settings.projector_dim)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        check_views(views)
+        check_views(len(views))
         *strong, weak = views
         features_ND = self.encode(strong)
         with torch.no_grad():

@@ -61,7 +61,7 @@ class SwAV(Method):
         self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        check_views(views, self.settings.global_views)
+        check_views(len(views), self.settings.global_views)
         features_ND = self.encode(views)
         projected_ND = self.projector(features_ND)
         # In float32 also under autocast, because temperatures are low.

@@ -147,18 +147,32 @@ class Augmenter:
         """
         params = []
         for policy, views in self.views_of.items():
-            drawn = policy.draw(num_samples * len(views), generator)
-            for name, value in drawn.items():
-                drawn[name] = value.unflatten(0, (len(views), num_samples))[:, rows].flatten(0, 1)
-            params.append(drawn)
-        return params
+            params.append(policy.draw(num_samples * len(views), generator))
+        return self._some(params, rows)
 
-    def apply(self, images_BCHW: Tensor, params: list[Params], dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    def _some(self, params: list[Params], rows: slice) -> list[Params]:
+        """The parameters of some of the images."""
+        some = []
+        for views, drawn in zip(self.views_of.values(), params, strict=True):
+            by_view = {name: value.unflatten(0, (len(views), -1)) for name, value in drawn.items()}
+            some.append({name: value[:, rows].flatten(0, 1) for name, value in by_view.items()})
+        return some
+
+    def apply(
+        self, images_BCHW: Tensor, params: list[Params], dtype: torch.dtype = torch.float32, at_once: int = 0
+    ) -> list[Tensor]:
         """The normalized views of uint8 images, in the order of the policies; channels_last on CUDA.
 
         Images of five dimensions, (V, B, C, H, W), are views that a decoder has cropped already. Views of one policy
         are parts of one tensor.
+
+        at_once: augment so many images at a time, because float32 copies of a large batch would not fit; 0: all.
         """
+        num = images_BCHW.shape[-4]
+        if 0 < at_once < num:
+            parts = [slice(start, start + at_once) for start in range(0, num, at_once)]
+            applied = [self.apply(images_BCHW[..., rows, :, :, :], self._some(params, rows), dtype) for rows in parts]
+            return [torch.cat(pieces) for pieces in zip(*applied, strict=True)]
         on_gpu, are_crops = images_BCHW.is_cuda, images_BCHW.dim() == 5
         # On a CPU Triton's interpreter runs only on request: it takes milliseconds per image.
         may_fuse = HAS_TRITON and not are_crops and (self.backend == "fused" or (self.backend == "auto" and on_gpu))
