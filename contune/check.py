@@ -15,6 +15,7 @@ from contune.data.decode import Broken, BrokenImageError, is_gray, open_picture,
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
 from contune.data.images import Images, TensorImages, map_in_workers, num_workers, ranges
 from contune.data.parquet import find_shards
+from contune.files import expanded
 
 LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
@@ -140,7 +141,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     for group in (group for group in seen.values() if len(group) > 1):
         names, parts, own_labels, files = zip(*group, strict=True)
         copies.append(Copies(names=names, splits=parts, labels=own_labels, same_bytes=len(set(files)) == 1))
-    place = Path(path).expanduser()
+    place = expanded(path)
     others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
     suffixes = (
         Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from contune.errors import UserError
+from contune.settings import parse
 
 if TYPE_CHECKING:
     import timm as timm
@@ -31,10 +32,10 @@ def choose_device(name: str) -> torch.device:
         name = gpu_of_this_process if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(gpu_of_this_process if name == "cuda" else name)
-        torch.empty(1, device=device)
+        torch.empty(1, device=device).cpu()  # `meta` has no values to copy
         if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)  # for libraries that use the current device
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"run.device={name} is not available ({reason}); use run.device=auto") from None
     return device
@@ -66,7 +67,7 @@ def available_cores() -> int:
 
 def core_share() -> int:
     """Cores for each of the processes that `torchrun` started on this machine."""
-    return max(1, available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, available_cores() // parse(os.environ.get("LOCAL_WORLD_SIZE", "1"), int, "LOCAL_WORLD_SIZE"))
 
 
 def free_bytes(device: torch.device) -> int:

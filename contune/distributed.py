@@ -18,13 +18,15 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from contune.settings import parse
+
 Picklable = TypeVar("Picklable")
 
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the other processes that `torchrun` started, and leave them at the end."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if parse(os.environ.get("WORLD_SIZE", "1"), int, "WORLD_SIZE") == 1:
         yield
         return
     store, own_rank, size = next(rendezvous("env://"))

@@ -32,12 +32,14 @@ from contune.data.images import map_in_workers, num_workers, ranges
 from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
-from contune.files import atomic_file, check_like, check_out
+from contune.files import atomic_file, check_like, check_out, expanded
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
 BATCH = 256
 KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float16())}
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
 _TASK = 32
 _METADATA = b"contune"
 
@@ -60,7 +62,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
             raise UserError(f"label column {label_column!r} is only for parquet; remove it")
         listed = _listed(images)
         return Source(len(listed), [(len(listed), lambda: (listed, [None] * len(listed)))])
-    path = Path(images).expanduser()
+    path = expanded(images)
     if not os.path.lexists(path):
         raise UserError(f"there is no file or folder at {str(images)!r}")
     try:
@@ -155,7 +157,7 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
     Only a folder of class folders has labels; its class names are the second value.
     """
     if isinstance(images, str | Path):
-        folder = Path(images).expanduser()
+        folder = expanded(images)
         if not folder.is_dir():
             raise UserError(f"{str(folder)!r} is not a folder; use a folder of images or a list of paths")
         splits = folder_splits(folder)
@@ -226,7 +228,7 @@ def _embedded(
     autocast = choose_autocast("auto", device)
     encoder.to(device)
     rows = _decoded(source, encoder.spec.image_size, encoder.spec.channels, workers)
-    while part := list(islice(rows, batch)):
+    while part := list(islice(rows, min(batch, source.num))):
         errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
         if stop and errors:
             raise errors[0]
@@ -423,7 +425,7 @@ def write_predictions(
         if out.suffix.lower() not in (".csv", ".json", ".parquet"):
             raise UserError(f"--out {out} must end in .csv, .json or .parquet")
         check_out(out, *([images] if isinstance(images, str | Path) else []))
-        check_like(out, lambda path: tuple(_columns(path)[: len(PREDICTION_COLUMNS)]) == PREDICTION_COLUMNS)
+        check_like(out, _is_predictions)
     source = open_source(images, label_column)
     parts: list[Predicted] = []
     with progress("predict", source.num, unit="image") as advance:
@@ -465,7 +467,8 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
             out = csv.writer(file)
             out.writerow([*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)])
             for image, label, name, p in rows:
-                out.writerow([image, label or "", name, f"{max(p):.6f}", *(f"{x:.6f}" for x in p)])
+                texts = (f"'{text}" if text.startswith(FORMULA_STARTS) else text for text in (image, label or "", name))
+                out.writerow([*texts, f"{max(p):.6f}", *(f"{x:.6f}" for x in p)])
         else:
             objects = [
                 dict(zip(PREDICTION_COLUMNS, (image, label, name, max(p)), strict=True))
@@ -475,10 +478,13 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
             file.write("[\n" + ",\n".join(map(json.dumps, objects)) + "\n]\n")
 
 
-def _columns(path: Path) -> Sequence[str]:
-    """The columns of a file of predictions; in JSON, of its first image."""
+def _is_predictions(path: Path) -> bool:
+    """Whether `_write_predictions` wrote this file, by its columns; in JSON, by those of its first image."""
+    columns = [*PREDICTION_COLUMNS, "probabilities"]
     if path.suffix.lower() == ".parquet":
-        return list(pq.read_schema(path).names)
+        return bool(pq.read_schema(path).names == columns)
     with path.open(encoding="utf-8") as file:
-        first = file.readline().rstrip("\n")
-        return first.split(",") if path.suffix.lower() == ".csv" else list(json.loads(file.readline().rstrip(",\n")))
+        first = file.readline()
+        if path.suffix.lower() == ".csv":
+            return first.replace('"', "").startswith(",".join([*PREDICTION_COLUMNS, "p("]))
+        return list(json.loads(file.readline().rstrip(",\n"))) == columns

@@ -70,6 +70,11 @@ def unwritable(path: Path, error: OSError) -> UserError:
     return UserError(f"cannot write to {path.parent} ({path.name}): {error.strerror or error}; {fix}")
 
 
+def expanded(path: str | Path) -> Path:
+    """With the home folder in place of `~`. An unknown `~name` stays as it is."""
+    return Path(os.path.expanduser(path))
+
+
 def check_new_folder(folder: Path, holds: str) -> None:
     """A command may start in `folder` only if it is new or empty. `holds` names what else it could contain."""
     if folder.exists() and not folder.is_dir():
@@ -84,7 +89,7 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
         raise UserError(f"--out {out} must end in {ending}")
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; choose a file")
-    for place in (Path(name).expanduser() for name in inputs):
+    for place in map(expanded, inputs):
         if out.exists() and place.exists() and out.samefile(place):
             raise UserError(f"--out {out} is also an input; choose another file")
         if out.suffix.lower() == ".parquet" and place.is_dir() and out.resolve().is_relative_to(place.resolve()):

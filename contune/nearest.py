@@ -18,7 +18,7 @@ from contune.data.decode import Broken
 from contune.data.parquet import Spool, read_shard
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
-from contune.files import write_atomic
+from contune.files import expanded, write_atomic
 from contune.models.saved import load_encoder
 from contune.report.page import escape, header, page, shorten, thumbnail
 
@@ -65,14 +65,14 @@ def search(
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
     (asked,) = embed(encoder, queries, device=device, broken="stop")
-    stored = Stored.open(Path(images).expanduser())
+    stored = Stored.open(expanded(images))
     if stored is None:
         source = open_source(images)
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
         total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
     located = str if stored is None else stored.located
-    found, num = [Found(path, []) for path in asked.paths], 0
+    k, found, num = min(k, max(total, 1)), [Found(path, []) for path in asked.paths], 0
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)
@@ -106,18 +106,15 @@ def _unit(x_BD: np.ndarray) -> np.ndarray:
 
 def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: str) -> None:
     """One HTML page with the pictures, which needs no network."""
-    name = Path(run).name or run
-    what = (
-        f"The most similar images in <code>{escape(images)}</code>, by the cosine of their embeddings, which is 1 for"
-    )
-    title = f"{plural(len(found), 'search', 'es')} <span>by</span> {escape(name)}"
-    body = [
-        header("search", title, [f"{what} the same picture."]),
-        '<div class="searches">',
-        *map(_card, found),
-        "</div>",
+    what = found[0].query if len(found) == 1 else plural(len(found), "image")
+    title = f"Images most similar to {what}"
+    facts = [
+        f"found in <code>{escape(images)}</code>",
+        f"encoder <code>{escape(run)}</code>",
+        "numbers: cosine similarity, 1 for the same picture",
     ]
-    write_atomic(path, page("search", f"search by {name} · contune", "\n".join(body)))
+    body = [header("search", escape(title), facts), '<div class="searches">', *map(_card, found), "</div>"]
+    write_atomic(path, page("search", f"{title} · contune", "\n".join(body)))
 
 
 def _card(found: Found) -> str:

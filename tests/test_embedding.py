@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,8 @@ def test_labels_of_parquet_are_those_of_training(
         ("photos", {"broken": "ignore"}, "ignore"),
         ("photos", {"batch": 0}, "batch=0"),
         ("photos", {"device": "gpu"}, "gpu"),
+        ("photos", {"device": "meta"}, "meta"),
+        ("~nosuchuser/photos", {}, "no file or folder"),
         ("photos", {"workers": -1}, "-1 workers"),
     ],
 )
@@ -199,6 +202,27 @@ def test_bad_input(
         library.embed(run, images, **options)
 
 
+def test_hostile_file_names_and_numbers(run: Path, tmp_path: Path) -> None:
+    """Other bytes than UTF-8 are written as \\xff. A spreadsheet would run a cell that begins with =, +, - or @."""
+    for name in (b"=1+1/-x.png", b"cl\xff/\xfe.png", b"@x/y.png"):
+        path = os.path.join(os.fsencode(tmp_path), b"in", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        Path(os.fsdecode(path)).write_bytes(png(0))
+    huge = str(10**20)
+    for out, more in (("e.parquet", ()), ("p.csv", ()), ("p.json", ()), ("p.parquet", ()), ("s.html", ("-k", huge))):
+        command = {"e": "embed", "p": "predict", "s": "search"}[out[0]]
+        images = (
+            (tmp_path / "in", tmp_path / "in" / "@x") if command == "search" else (tmp_path / "in", "--batch", huge)
+        )
+        outcome = contune(command, run, *images, *more, "--out", tmp_path / out)
+        assert outcome.code == 0, outcome.err
+    with (tmp_path / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == ["'=1+1", "'@x", r"cl\xff"]
+    assert rows[2]["path"] == rf"{tmp_path}/in/cl\xff/\xfe.png"
+    assert [row["label"] for row in json.loads((tmp_path / "p.json").read_text())] == ["=1+1", "@x", r"cl\xff"]
+
+
 @pytest.mark.parametrize(
     ("command", "out", "word"),
     [
@@ -208,6 +232,7 @@ def test_bad_input(
         ("embed", "listed.parquet", "listed.parquet.skipped.json exists"),
         ("predict", "p.txt", "must end in .csv"),
         ("predict", "there.csv", "exists"),
+        ("predict", "alike.csv", "exists"),
         ("predict", "there.json", "exists"),
         ("predict", "photos/x.parquet", "part of the input"),
     ],
@@ -216,6 +241,7 @@ def test_files_of_others_are_not_replaced(run: Path, tmp_path: Path, command: st
     write_images(tmp_path / "photos", 3)
     pq.write_table(pa.table({"path": ["a"], "embedding": [[1.0]]}), tmp_path / "there.parquet")
     (tmp_path / "there.csv").write_text("path,label\na.png,cat\n")
+    (tmp_path / "alike.csv").write_text("path,label,class,probability\na.png,cat,cat,1\n")
     (tmp_path / "there.json").write_text('[\n{"path": "a.png", "label": "cat"}\n]\n')
     (tmp_path / "listed.parquet.skipped.json").write_text('{"mine": 1}')
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

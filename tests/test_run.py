@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from command_line import contune
 
 from contune import device, files
 from contune.config import Config
@@ -117,8 +118,9 @@ def test_which_paths_may_be_written(tmp_path: Path) -> None:
 def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.cuda.is_available():
         assert choose_device("auto") == torch.device("cpu")
-        with pytest.raises(UserError, match="use run"):
-            choose_device("cuda")
+        for name in ("cuda", "meta", "hpu", "nothing"):
+            with pytest.raises(UserError, match="use run"):
+                choose_device(name)
     assert autocast_dtype("auto", torch.device("cpu")) is None
     assert autocast_dtype("bf16", torch.device("cpu")) is torch.bfloat16
     monkeypatch.setattr(device, "available_cores", lambda: 6)
@@ -127,11 +129,19 @@ def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device.free_bytes(torch.device("cpu")) > 2**20
 
 
+@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
+def test_numbers_of_a_launcher_that_are_none(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(name, "first")
+    outcome = contune("train", "--out", tmp_path / "run")
+    assert (outcome.code, outcome.err) == (2, f"contune: {name} must be a whole number, got 'first'\n")
+
+
 def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[torch.device] = []
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    monkeypatch.setattr(torch, "empty", lambda *shape, device: None)
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, device: empty(shape))
     assert [choose_device(name).index for name in ("auto", "cuda", "cuda:1")] == [3, 3, 1]
     assert [device.index for device in chosen] == [3, 3, 1]

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,13 +29,35 @@ app = typer.Typer(
     add_completion=False,
 )
 
+
+def _spelled(words: list[str] | None) -> list[str] | None:
+    """Find a misspelt setting before the libraries are imported. The first word may be a recipe."""
+    from contune.config import check_spelling
+
+    check_spelling([word for place, word in enumerate(words or []) if place or "=" in word])
+    return words
+
+
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RECIPE] [KEY=VALUE]...", help="A recipe and settings to change.", show_default=False),
+    typer.Argument(
+        metavar="[RECIPE] [KEY=VALUE]...",
+        help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
+        show_default="digits",
+        callback=_spelled,
+    ),
 ]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
+]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
-Parallel = Annotated[int | None, typer.Option(help="Runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")]
+Seeds = Annotated[
+    str | None, typer.Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
+]
+Parallel = Annotated[
+    int | None, typer.Option(help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 DEFAULT_RECIPE = "digits"
@@ -47,33 +70,41 @@ def main() -> None:
     # Before torch loads: waiting threads spin for microseconds, not milliseconds, and then sleep. Otherwise they burn
     # the time that a busy neighbor leaves. Sleeping at once costs 40 % of a step (benchmarks/results/cpu-busy.json).
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    rank = int(os.environ.get("RANK", "0"))
-    who = f"process {rank}: " if rank else ""
+    rank, who = 0, ""
     try:
+        rank = parse(os.environ.get("RANK", "0"), int, "RANK")
+        who = f"process {rank}: " if rank else ""
         app()
     except UserError as error:
         if "--debug" in sys.argv:
             raise
         if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
             time.sleep(SECONDS_FOR_RANK_0)
-        print(f"contune: {who}{error}", file=sys.stderr)
+        _complain(f"{who}{error}")
         sys.exit(2)
     except Stopped:
         if rank == 0:
-            print("contune: stopped by SIGTERM; repeat the command to resume", file=sys.stderr)
+            _complain("stopped by SIGTERM; repeat the command to resume")
         sys.exit(RESUME_CODE)
     except SystemExit as end:
         if end.code == 130 and rank == 0:  # typer turns Ctrl-C into this code
-            print("contune: stopped; repeat the command to resume", file=sys.stderr)
+            _complain("stopped; repeat the command to resume")
         raise
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        with tempfile.NamedTemporaryFile("w", prefix="contune-", suffix=".txt", delete=False) as file:
-            file.write(f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}")
-        print(f"contune: {who}unexpected {type(error).__name__}: {error}", file=sys.stderr)
-        print(f"contune: {who}please report it with the traceback in {file.name}", file=sys.stderr)
+        with tempfile.NamedTemporaryFile("wb", prefix="contune-", suffix=".txt", delete=False) as file:
+            file.write(f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}".encode(errors="backslashreplace"))
+        _complain(f"{who}unexpected {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}")
+        _complain(f"{who}please report it with the traceback in {file.name}")
         sys.exit(1)
+
+
+def _complain(text: str) -> None:
+    from contune.console import printable
+
+    with suppress(OSError):  # nobody reads it
+        print(f"contune: {printable(text)}", file=sys.stderr)
 
 
 @app.callback(invoke_without_command=True)
@@ -99,7 +130,7 @@ def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, 
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`3` is a number of seeds, `0,4` or `4,` a list of them."""
+    """The seeds of `--seeds 3`, which are 0, 1 and 2, or of a list: `0,4` or `4,`."""
     numbers = list(parse(text, tuple[int, ...], "--seeds"))
     seeds = numbers if "," in text else list(range(min(*numbers, MAX_SEEDS + 1)))
     if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
@@ -109,7 +140,7 @@ def parse_seeds(text: str) -> list[int]:
 
 def refuse_torchrun(command: str) -> None:
     """For commands that start their own processes."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if parse(os.environ.get("WORLD_SIZE", "1"), int, "WORLD_SIZE") > 1:
         raise UserError(f"{command} starts its own processes; run it without torchrun")
 
 

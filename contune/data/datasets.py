@@ -34,6 +34,7 @@ from contune.data.images import (
 from contune.data.parquet import find_shards, named_parquet, parquet_splits
 from contune.data.sampler import mixed_generator
 from contune.errors import MOST_NAMES, UserError, unknown
+from contune.files import expanded
 
 BROKEN = ("stop", "skip")
 NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
@@ -98,7 +99,7 @@ def open_splits(
     name_or_path: str, *, root: str | None = None, classes: str | None = None, label_column: str | None = None
 ) -> Splits:
     """What the files hold, before anything is held out."""
-    path = Path(name_or_path).expanduser()
+    path = expanded(name_or_path)
     is_named = name_or_path in DATASETS
     if classes is not None and name_or_path != "imagenet100":
         raise UserError(f"a class list is only for imagenet100, not for {name_or_path!r}; remove it")
@@ -123,7 +124,7 @@ def open_splits(
 
 
 def no_such_place(text: str) -> UserError:
-    seen_from = "" if Path(text).expanduser().is_absolute() else f" (relative to {Path.cwd()})"
+    seen_from = "" if expanded(text).is_absolute() else f" (relative to {Path.cwd()})"
     return UserError(f"there is no file or folder at {text!r}{seen_from}")
 
 
@@ -321,7 +322,7 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
     if classes is None:
         wnids = {path.name for path in visible_folders(folder / "train")}
     else:
-        listed = Path(classes).expanduser().read_text(encoding="utf-8").splitlines()
+        listed = expanded(classes).read_text(encoding="utf-8").splitlines()
         wnids = {words[0] for words in (line.split("#")[0].split() for line in listed) if words}
     if len(wnids) != 100:
         where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"

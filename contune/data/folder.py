@@ -8,6 +8,7 @@ import torch
 
 from contune.data.images import EncodedImages, ImageSet, Splits
 from contune.errors import UserError
+from contune.files import expanded
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 SPLIT_FOLDERS = {
@@ -20,7 +21,7 @@ SPLIT_FOLDERS = {
 def search_places(root: str | None) -> list[Path]:
     """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
     usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
-    return [Path(place).expanduser() for place in ([root] if root is not None else usual) if place]
+    return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
 
 def missing(name: str, places: list[Path], folder: str, *, source: str, torchvision: str) -> UserError:

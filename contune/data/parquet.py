@@ -20,6 +20,7 @@ from contune.data.decode import ByteRange, Encoded
 from contune.data.folder import search_places, visible_files
 from contune.data.images import EncodedImages, ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
+from contune.files import expanded
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
@@ -125,7 +126,7 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
 def named_parquet(name: str, root: str | None, label_column: str | None, num_classes: int) -> Splits | None:
     """Shards of a named data set in `place/name`, or directly in a root that the user gave; None without any."""
     candidates = [place / name for place in search_places(root)]
-    for path in [*candidates, *([] if root is None else [Path(root).expanduser()])]:
+    for path in [*candidates, *([] if root is None else [expanded(root)])]:
         if path.exists() and find_shards(path):
             splits = parquet_splits(path, label_column)
             if label_column is None and len(splits.class_names) != num_classes:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -19,7 +18,9 @@ from contune.data.loader import Loader, build_loader
 from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
 from contune.errors import UserError
-from contune.methods import Method, find_method
+from contune.files import expanded
+from contune.methods import find_method
+from contune.methods.base import Method
 from contune.models import EncoderSpec
 from contune.models.encoders import check_encoder_name
 
@@ -127,7 +128,7 @@ def open_dataset(data: DataConfig) -> Dataset:
         raise UserError("data.name=images needs data.path: a folder of images or a parquet file")
     if data.name == "digits" and data.path is not None:
         raise UserError("digits come with scikit-learn and have no path; for your own images use the recipe `images`")
-    if own_images and not Path(str(data.path)).expanduser().exists():
+    if own_images and not expanded(str(data.path)).exists():
         raise no_such_place(str(data.path))
     return load_dataset(
         str(data.path) if own_images else data.name,
