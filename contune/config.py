@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from contune import methods
 from contune.errors import UserError, unknown
 from contune.files import write_atomic
-from contune.methods import Method, find_method
-from contune.methods.tcl import TCL
-from contune.models.encoders import NORMS, STEMS
-from contune.settings import assign, check, one_of, ranged, split_assignment
+from contune.methods import METHODS, find_method
+from contune.settings import Description, assign, check, describe, one_of, ranged, split_assignment
 
+if TYPE_CHECKING:
+    from contune.methods.base import Method
+
+STEMS = ("auto", "cifar", "imagenet")
+NORMS = ("batch", "group")
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 
 
@@ -75,10 +80,10 @@ class ModelConfig:
 
 @dataclass(kw_only=True)
 class MethodConfig:
-    name: str = "tcl"
-    """How the encoder learns: `tcl`, `supcon`, `simclr`, `byol`, …"""
-    settings: Method.Settings = field(default_factory=TCL.Settings)
-    """Settings of the method: `method.k1`, `method.temperature`, …"""
+    name: str = one_of("tcl", tuple(METHODS))
+    """How the encoder learns. Each method has its own settings."""
+    settings: "Method.Settings" = field(default_factory=lambda: find_method("tcl").Settings())
+    """The settings of the method: `method.k1`, `method.temperature`, …"""
 
 
 @dataclass(kw_only=True)
@@ -94,7 +99,7 @@ class OptimConfig:
 
     Each view is encoded twice. Batch norm uses the statistics of so many views. Steps are not compiled or captured.
     """
-    lr: float = ranged(0.1, above=0.0)
+    lr: float = ranged(0.1, above=0.0, high=1e6)
     """The highest learning rate. It is not scaled with the batch size."""
     momentum: float = ranged(0.9, low=0.0, high=1.0)
     """Momentum of SGD and LARS."""
@@ -116,7 +121,7 @@ class EvalConfig:
     """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder."""
     linear_epochs: int = ranged(50, low=1)
     """Epochs of the `paper` probe."""
-    linear_lr: float = ranged(0.5, above=0.0)
+    linear_lr: float = ranged(0.5, above=0.0, high=1e6)
     """Learning rate of the `paper` probe, with a cosine schedule."""
     linear_batch: int = ranged(256, low=1)
     """Batch size of the `paper` probe."""
@@ -262,3 +267,42 @@ class Config:
                 if f"{section}.{name}" not in without:
                     values[f"{section}.{name}"] = value
         return values
+
+
+def described(prefix: str = "") -> dict[Description, list[str]]:
+    """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
+    found: dict[Description, list[str]] = {}
+    for section, cls in _sections().items():
+        if not (section.startswith(prefix) or prefix.startswith(section)):
+            continue
+        for setting in describe(cls, section):
+            found.setdefault(setting, [])
+        for method in METHODS if section == "method" else ():
+            for setting in describe(find_method(method).Settings, section):
+                found.setdefault(setting, []).append(method)
+    return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
+
+
+def check_spelling(assignments: Iterable[str]) -> None:
+    """Refuse misspelt keys and bad values of KEY=VALUE texts before torch is imported, which takes seconds.
+
+    The names of the methods' settings are read from the source. Whether the chosen method has them shows later.
+    """
+    sections = {section: cls() for section, cls in _sections().items() if section != "method"}
+    known = {f"{section}.{name}" for section, settings in sections.items() for name in vars(settings)} | {"method.name"}
+    for path in Path(methods.__file__).parent.glob("*.py"):
+        known |= {f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)}
+    for key, value in map(split_assignment, assignments):
+        section, _, name = key.partition(".")
+        if key not in known:
+            raise unknown("setting", key, known)
+        if section in sections:
+            assign(sections[section], name, value, key)
+        elif key == "method.name" and value not in METHODS:
+            raise unknown("method", value, METHODS)
+    for section, settings in sections.items():
+        check(settings, f"{section}.")
+
+
+def _sections() -> dict[str, Any]:
+    return {item.name: item.default_factory for item in fields(Config)}

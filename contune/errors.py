@@ -12,10 +12,10 @@ MOST_NAMES = 24
 
 
 def unknown(kind: str, name: object, choices: Iterable[str]) -> UserError:
-    """The error for a name that is not one of `choices`. It suggests the nearest, else lists up to 24."""
+    """The error for a name that is not one of `choices`. It suggests the closest, else lists up to 24."""
     choices = sorted(choices)
-    nearest = get_close_matches(str(name), choices, n=3, cutoff=0.5)
-    if nearest:
-        return UserError(f"unknown {kind} {name!r}; did you mean {' or '.join(nearest)}?")
+    closest = get_close_matches(str(name), choices, n=2, cutoff=0.5)
+    if closest:
+        return UserError(f"unknown {kind} {name!r}; did you mean {' or '.join(closest)}?")
     more = f" and {len(choices) - MOST_NAMES:,} more" if len(choices) > MOST_NAMES else ""
     return UserError(f"unknown {kind} {name!r}; choose from {', '.join(choices[:MOST_NAMES])}{more}")

@@ -1,13 +1,18 @@
-"""Dataclasses as settings: rules for their fields, and values from text or JSON."""
+"""Dataclasses as settings: rules for their fields, values from text or JSON, and a description of each."""
 
+import ast
+import inspect
+import textwrap
 import types
-from collections.abc import Sequence
-from dataclasses import field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, field, fields
+from itertools import pairwise
 from math import isinf
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from contune.errors import UserError, unknown
 
+_KINDS = {bool: "true or false", int: "integer", float: "number", str: "text", type(None): "none"}
 _BOOLS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 
@@ -86,9 +91,7 @@ def assign(settings: Any, name: str, value: Any, key: str) -> None:
 
 def annotations_of(settings: Any) -> dict[str, Any]:
     """The type of each field of a settings dataclass, given the class or an instance."""
-    cls = settings if isinstance(settings, type) else type(settings)
-    hints = get_type_hints(cls)
-    return {item.name: hints[item.name] for item in fields(cls)}
+    return {item.name: item.type for item in fields(settings)}
 
 
 def split_assignment(text: str) -> tuple[str, str]:
@@ -110,3 +113,54 @@ def _fits(value: object, annotation: Any) -> bool:
     if annotation in (int, float):
         return isinstance(value, (int, float) if annotation is float else int) and not isinstance(value, bool)
     return isinstance(value, annotation)
+
+
+class Description(NamedTuple):
+    """A setting in words: its key, what values it takes, the default as you would type it, and what it does."""
+
+    key: str
+    kind: str
+    default: str
+    text: str
+
+
+def describe(cls: type, section: str) -> Iterator[Description]:
+    """Every setting of a settings dataclass. Its docstrings are read from the source."""
+    texts = _docstrings(cls)
+    for item in fields(cls):
+        if item.default is not MISSING:  # otherwise it is a group of settings
+            kind = _kind(item.type, item.metadata)
+            yield Description(f"{section}.{item.name}", kind, as_text(item.default), texts.get(item.name, ""))
+
+
+def as_text(value: object) -> str:
+    """A value as you would type it after KEY=."""
+    if isinstance(value, tuple):
+        return "; ".join(map(as_text, value))
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _kind(annotation: Any, rule: Mapping[str, Any]) -> str:
+    """`integer, 1 or more`, `number or auto, above 0 and 1 or less`, `shuffle or balanced`"""
+    if "choices" in rule:
+        return " or ".join(map(str, rule["choices"]))
+    origin = get_origin(annotation)
+    parts = get_args(annotation) if origin in (Union, types.UnionType) else (annotation,)
+    kinds = [*(get_args(part) if get_origin(part) is Literal else (_KINDS.get(part, "list"),) for part in parts)]
+    bounds = {"low": "{:g} or more", "above": "above {:g}", "high": "{:g} or less"}
+    limits = [words.format(rule[bound]) for bound, words in bounds.items() if rule.get(bound) is not None]
+    return ", ".join([" or ".join(word for words in kinds for word in words), " and ".join(limits)]).rstrip(", ")
+
+
+def _docstrings(cls: type) -> dict[str, str]:
+    """The text under each field of a dataclass and its bases. Python itself keeps only the docstring of the class."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for item, below in pairwise(body):
+            if isinstance(item, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(item.target, ast.Name):
+                found[item.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
+    return found

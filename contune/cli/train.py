@@ -1,4 +1,4 @@
-"""`contune train`, `eval` and `recipes`."""
+"""`contune train`, `eval`, `recipes` and `settings`."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from contune.cli import Arguments, Debug, Overrides, Parallel, Run, app, parse_choice, refuse_torchrun
+from contune.cli import (
+    Arguments,
+    Debug,
+    Overrides,
+    Parallel,
+    Run,
+    Seeds,
+    app,
+    parse_choice,
+    parse_seeds,
+    refuse_torchrun,
+)
 from contune.errors import UserError, unknown
-from contune.settings import parse
 from contune.train.signals import stoppable
 
 
@@ -19,7 +29,7 @@ def train(
         Path | None,
         typer.Option(help="The run folder, or the parent of one run per seed.", show_default="runs/RECIPE[-HASH]"),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Train once for each of these seeds, for example 0,1,2.")] = "",
+    seeds: Seeds = None,
     parallel: Parallel = None,
     debug: Debug = False,
 ) -> None:
@@ -28,20 +38,24 @@ def train(
     Repeat the command to resume a stopped run. Ctrl-C and SIGTERM save a checkpoint first and exit with codes 130
     and 75.
 
-    Example: `contune train images data.path=photos/ optim.epochs=100 --out runs/photos`
+    Example:
+
+    `contune train images data.path=photos/ optim.epochs=100`
+
+    `contune train digits --seeds 3`
     """
     if parallel is not None and not seeds:
-        raise UserError(f"--parallel {parallel} needs --seeds, such as --seeds 0,1,2")
+        raise UserError(f"--parallel {parallel} needs --seeds, such as --seeds 3")
     with stoppable():  # from here on, because importing the libraries takes seconds
         if seeds:
-            _train_seeds(arguments or [], parse(seeds, tuple[int, ...], "--seeds"), parallel, out, debug)
+            _train_seeds(arguments or [], parse_seeds(seeds), parallel, out, debug)
             return
+        _, _, config, name = parse_choice(arguments)
         from contune.console import say
         from contune.report import train_and_report
         from contune.run import RunFolder
         from contune.train.session import stages_in_words
 
-        _, _, config, name = parse_choice(arguments)
         folder = RunFolder(out or Path("runs") / name)
         result = train_and_report(config, folder)
         if not result:
@@ -55,24 +69,21 @@ def train(
             say(f"report   {folder.report_file}")
 
 
-def _train_seeds(
-    arguments: list[str], seeds: tuple[int, ...], parallel: int | None, out: Path | None, debug: bool
-) -> None:
+def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool) -> None:
+    refuse_torchrun("--seeds")
+    if any(word.startswith("run.seed=") for word in arguments):
+        raise UserError("--seeds and run.seed both set the seed; leave one of them out")
+    _, _, config, name = parse_choice(arguments)
     from contune.console import show_table
     from contune.report import train_and_report
     from contune.run import seed_folder
     from contune.train.many import SUMMARY_COLUMNS, Job, run_many, summary
 
-    refuse_torchrun("--seeds")
-    if any(word.startswith("run.seed=") for word in arguments):
-        raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     jobs = []
     for seed in seeds:
-        _, _, config, name = parse_choice(arguments)
-        if seed != config.run.seed:
-            _, _, config, name = parse_choice([*arguments, f"run.seed={seed}"])
-        folder = seed_folder(out, seed) if out is not None else Path("runs") / name
-        jobs.append(Job(config, folder, f"seed {seed}", train_and_report))
+        _, _, own, own_name = parse_choice([*arguments, f"run.seed={seed}"])
+        default = Path("runs") / (name if seed == config.run.seed else own_name)
+        jobs.append(Job(own, default if out is None else seed_folder(out, seed), f"seed {seed}", train_and_report))
     results = run_many(jobs, parallel)
     show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
     failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
@@ -86,9 +97,11 @@ def _train_seeds(
 
 @app.command(name="eval", rich_help_panel="Train")
 def evaluate(run: Run, overrides: Overrides = None, debug: Debug = False) -> None:
-    """Evaluate a trained encoder again, on other data or under another protocol.
+    """Evaluate a trained encoder again, on other data or with another protocol.
 
-    Example: `contune eval runs/digits eval.linear=paper`
+    Example:
+
+    `contune eval runs/digits eval.linear=paper`
     """
     from contune.run import RunFolder
     from contune.train.session import evaluate_run
@@ -97,37 +110,78 @@ def evaluate(run: Run, overrides: Overrides = None, debug: Debug = False) -> Non
 
 
 def _show_measures(result: dict[str, Any]) -> None:
-    """Each accuracy with its protocol."""
+    """A table of accuracies. Below it, the protocol of each measure; that on raw pixels is the same."""
     from contune.console import say, show_table
     from contune.eval.measures import MEASURES
 
-    columns = (result["split"], "top-1 %", "top-5 %", "protocol")
-    rows = []
+    columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %")
+    rows, protocols = [], []
     for measure in result["measures"]:
-        top1, top5 = f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"
-        rows.append((MEASURES[measure["name"]].short_title, top1, top5, measure["protocol"]))
+        title = MEASURES[measure["name"]].short_title
+        rows.append((title, f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"))
+        if not measure["name"].startswith("pixels-"):
+            protocols.append(f"{title}: {measure['protocol']}")
     if rows:
-        show_table(columns, rows, numbers=columns[1:3])
+        show_table(columns, rows, numbers=columns[1:])
+        say("\n" + "\n".join(protocols))
     else:
-        say("nothing was evaluated: there are no labels, or no split to evaluate on")
+        say("nothing was evaluated: there are no labels, or there is no split to evaluate on")
 
 
 @app.command(rich_help_panel="Train")
 def recipes(
-    data: Annotated[str | None, typer.Argument(help="List only recipes for this dataset.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A recipe, or a dataset to list the recipes for.", show_default="all recipes")
+    ] = None,
 ) -> None:
-    """List the recipes: complete settings by name.
+    """List the recipes, or print the settings of one.
 
-    Example: `contune recipes cifar100`
+    Example:
+
+    `contune recipes cifar100`
+
+    `contune recipes images`
     """
+    from contune.config import Config
     from contune.console import say, show_table
     from contune.recipes import RECIPES, by_data, summary
+    from contune.settings import as_text
 
     groups = by_data()
-    if data is not None and data not in groups:
-        raise unknown("data set", data, groups)
-    rows: list[tuple[str, str]] = []
-    for names in groups.values() if data is None else [groups[data]]:
-        rows += [*([("", "")] if rows else []), *((name, summary(RECIPES[name])) for name in names)]
-    show_table(("recipe", "what it trains"), rows)
-    say("\nstart one: contune train RECIPE [KEY=VALUE ...]      check it first: contune doctor RECIPE")
+    rows: list[tuple[str, ...]] = []
+    if name in RECIPES:
+        usual, values = Config().flat(), RECIPES[name]().flat()
+        say(f"{summary(RECIPES[name])}\n")
+        for key, value in values.items():
+            rows.append((key, as_text(value), as_text(usual[key]) if usual.get(key, value) != value else ""))
+        show_table(("setting", "value", "default, if different"), rows)
+    elif name is None or name in groups:
+        for names in groups.values() if name is None else [groups[name]]:
+            rows += [*([("", "")] if rows else []), *((recipe, summary(RECIPES[recipe])) for recipe in names)]
+        show_table(("recipe", "what it trains"), rows)
+    else:
+        raise unknown("recipe or dataset", name, {*RECIPES, *groups})
+    say("\ntrain one: contune train RECIPE [KEY=VALUE ...]      check it first: contune doctor RECIPE")
+
+
+@app.command(rich_help_panel="Train")
+def settings(
+    prefix: Annotated[str, typer.Argument(help="List only keys that start with this.", show_default="all")] = "",
+) -> None:
+    """List every setting with its default, the values it takes, and what it does.
+
+    Example:
+
+    `contune settings optim`
+
+    `contune settings method.k1`
+    """
+    from contune.config import described
+    from contune.console import say
+
+    found = described(prefix)
+    if not found:
+        raise unknown("setting", prefix, {setting.key for setting in described()})
+    for setting, methods in found.items():
+        of_methods = f", for {', '.join(methods)}" if methods else ""
+        say(f"{setting.key}={setting.default}  ({setting.kind}{of_methods})\n    {' '.join(setting.text.split())}")

@@ -21,7 +21,9 @@ def check(
 ) -> None:
     """Check your images: broken files, copies across splits, sizes, classes. Exit code 1 means something is wrong.
 
-    Example: `contune check photos/ --out check.json`
+    Example:
+
+    `contune check photos/ --out check.json`
     """
     from contune.check import COLUMNS, findings, is_check
     from contune.check import check as check_images
@@ -54,7 +56,9 @@ def check(
 def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
     """Check machine, data and settings before a run, and suggest changes. Exit code 1 means the run would fail.
 
-    Example: `contune doctor cifar100-tcl data.path=data/`
+    Example:
+
+    `contune doctor cifar100-tcl data.path=data/`
     """
     from contune.console import say
     from contune.doctor import examine
@@ -81,11 +85,13 @@ def analyze(
 
     Works for runs of tcl, supcon and simclr. Writes gradients.json, gradients.html and figures.
 
-    Example: `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
+    Example:
+
+    `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
     from contune.console import say, show_table
     from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
-    from contune.gradients.drawing import TABLE, check_place, rows, write_analysis
+    from contune.gradients.drawing import TABLE, check_place, headline, rows, write_analysis
     from contune.run import RunFolder
 
     folder = out or run
@@ -98,6 +104,7 @@ def analyze(
         num_batches=batches,
     )
     write_analysis(folder, found)
+    say(f"{headline(found)}\n")
     show_table(TABLE, rows(found), numbers=TABLE[1:])
     say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")
@@ -116,7 +123,9 @@ def report(
     Runs that differ only in their seed are shown as means with 95 % confidence intervals and paired tests. A folder
     that `train --seeds` or `experiment` made stands for all runs in it.
 
-    Example: `contune report runs/tcl runs/supcon --out comparison.html`
+    Example:
+
+    `contune report runs/tcl runs/supcon --out comparison.html`
     """
     from contune.console import say, show_table
     from contune.report.compare import write_pages
@@ -155,7 +164,9 @@ def tune(
 
     The recipe's own values and the paper's defaults are tried first. Repeat the command to resume.
 
-    Example: `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
+    Example:
+
+    `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
     """
     from importlib.util import find_spec
 
@@ -211,12 +222,16 @@ def experiment(
 ) -> None:
     """Run a set of trainings and draw them together; without a name, list the experiments.
 
+    The name `verdicts` lists the claims of the paper, and what the runs in results/ (or --from) say about each.
     Repeat the command to resume: finished runs are reused. Datasets that are not on this disk are skipped.
 
-    Example: `contune experiment ssl-digits --seeds 3`
+    Example:
+
+    `contune experiment ssl-digits --seeds 3`
     """
     from contune.console import say, show_table
-    from contune.experiments import EXPERIMENTS, run_experiment
+    from contune.experiments import EXPERIMENTS, run_experiment, verdicts
+    from contune.experiments.plan import read_results
 
     words = arguments or []
     has_options = draw or any(option is not None for option in (seeds, parallel, out, source, save))
@@ -226,6 +241,11 @@ def experiment(
         return
     if not words or "=" in words[0]:
         raise UserError("name an experiment first, such as ci-digits; `contune experiment` alone lists them")
+    if words[0] == "verdicts":
+        findings = verdicts.find_all(read_results(source or Path("results")))
+        show_table(verdicts.COLUMNS, verdicts.table(findings))
+        say(f"\n{verdicts.summary(findings)}")
+        return
     refuse_torchrun("contune experiment")
     drawn = run_experiment(
         words[0],

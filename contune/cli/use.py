@@ -40,7 +40,9 @@ def embed(
 ) -> None:
     """Write the embedding of every image to a parquet file.
 
-    Example: `contune embed runs/digits photos/ --out photos.parquet`
+    Example:
+
+    `contune embed runs/digits photos/ --out photos.parquet`
     """
     from contune.console import say
     from contune.embedding import write_embeddings
@@ -71,7 +73,9 @@ def search(
 ) -> None:
     """Find the images most similar to another, by the cosine of their embeddings.
 
-    Example: `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
+    Example:
+
+    `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
     """
     from functools import partial
 
@@ -113,7 +117,9 @@ def predict(
 
     Uses the classifier that cross-entropy trained, else the linear probe on the encoder.
 
-    Example: `contune predict runs/photos new-photos/ --out classes.csv`
+    Example:
+
+    `contune predict runs/photos new-photos/ --out classes.csv`
     """
     from collections import Counter
 
@@ -148,7 +154,9 @@ def export(
 
     The export is loaded again and compared with the encoder of the run. If its features differ, it is removed.
 
-    Example: `contune export runs/digits --to timm`
+    Example:
+
+    `contune export runs/digits --to timm`
     """
     from contune.console import say
     from contune.export import export_run

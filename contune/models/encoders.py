@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from contune.config import NORMS, STEMS
 from contune.device import timm
 from contune.errors import UserError, unknown
 
 RESNET_MINI = "resnet-mini"
-STEMS = ("auto", "cifar", "imagenet")
-NORMS = ("batch", "group")
 SMALL_IMAGE = 64
 """`stem=auto` builds the 3×3 stem for images of up to this many pixels per side."""
 TOO_SMALL = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
