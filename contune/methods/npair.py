@@ -16,6 +16,7 @@ class NPair(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
+        """Similarities are divided by it. Lower values give hard pairs more weight."""
 
     settings: Settings
 

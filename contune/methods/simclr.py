@@ -16,6 +16,7 @@ class SimCLR(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.2, above=0.0)
+        """Similarities are divided by it. Lower values give hard pairs more weight."""
         projector_hidden: int | None = ranged(2048, low=1)
         projector_dim: int = ranged(256, low=1)
 

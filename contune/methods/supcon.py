@@ -17,6 +17,7 @@ class SupCon(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
+        """Similarities are divided by it. Lower values give hard pairs more weight."""
         variant: str = one_of("out", VARIANTS)
         """Position of the mean over positives: `out`side the logarithm (the paper's choice) or `in`side."""
 

@@ -21,6 +21,7 @@ class TCL(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
+        """Similarities are divided by it. Lower values give hard pairs more weight."""
         k1: float | Literal["auto"] = ranged(5000.0, low=0.0)
         """Values above 0 raise the gradient from hard positives. `auto` chooses one for each anchor in each step."""
         k2: float | Literal["auto"] = ranged(1.0, low=0.0)

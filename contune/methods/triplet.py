@@ -16,6 +16,7 @@ class Triplet(PairwiseMethod):
     @dataclass(kw_only=True)
     class Settings(PairwiseMethod.Settings):
         margin: float = ranged(0.3, low=0.0)
+        """How much farther away a negative has to be than a positive."""
 
     settings: Settings
 
