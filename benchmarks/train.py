@@ -60,16 +60,18 @@ NUM_IMAGES, NUM_CLASSES, IMAGE_SIZE = 8192, 100, 32
 BOUND = "encoder alone"
 
 
-def synthetic_trainer(config: Config) -> tuple[Trainer, list[Batch]]:
+def synthetic_trainer(
+    config: Config, *, image_size: int = IMAGE_SIZE, num_images: int = 0
+) -> tuple[Trainer, list[Batch]]:
     """The Trainer on random images, and batches that are on the device already; speed does not depend on content."""
-    num = max(NUM_IMAGES, 4 * config.optim.batch_images)
+    num = num_images or max(NUM_IMAGES, 4 * config.optim.batch_images)
     generator = torch.Generator().manual_seed(0)
-    shape = (num, 3, IMAGE_SIZE, IMAGE_SIZE)
+    shape = (num, 3, image_size, image_size)
     images_NCHW = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
     labels_N = torch.randint(NUM_CLASSES, (num,), generator=generator)
     dataset = Dataset(
         name="random images", train=ImageSet(images=TensorImages(images_NCHW), labels=labels_N, names=[""] * num),
-        test=None, val=None, class_names=tuple(map(str, range(NUM_CLASSES))), image_size=IMAGE_SIZE, channels=3,
+        test=None, val=None, class_names=tuple(map(str, range(NUM_CLASSES))), image_size=image_size, channels=3,
         mean=MEAN, std=STD,
     )  # fmt: skip
     torch.manual_seed(0)
@@ -77,8 +79,8 @@ def synthetic_trainer(config: Config) -> tuple[Trainer, list[Batch]]:
     loader = ResidentLoader(images_NCHW.to(setup.device), labels_N)
     trainer = Trainer(setup, build_method(setup), loader, RunFolder("unused"))
     trainer.method.train()
-    indices = torch.arange(4 * config.optim.batch_images).split(config.optim.batch_images)
-    return trainer, list(loader.batches(indices))
+    num_used = min(4 * config.optim.batch_images, num)
+    return trainer, list(loader.batches(torch.arange(num_used).split(config.optim.batch_images)))
 
 
 def one_step(trainer: Trainer, batches: Iterator[Batch]) -> object:
