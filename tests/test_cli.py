@@ -1,6 +1,7 @@
 """Every command from end to end, on one small run."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import contune as library
-from contune.cli import app
+from contune.cli import app, parse_seeds
+from contune.config import Config
+from contune.methods import METHODS
 from contune.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("model.encoder=resnet-mini", "data.image_size=8", "optim.batch_images=16", "optim.epochs=1")
+KEYS = {key for name in METHODS for key in Config().override([f"method.name={name}"]).keys()}  # noqa: SIM118
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
 
 
@@ -53,6 +57,20 @@ def test_version_and_recipes() -> None:
     fewer = succeed("recipes", "fmnist").out
     assert "fmnist-tcl" in fewer
     assert "cifar" not in fewer
+    assert ["method.k1", "500", "5000"] in [line.split() for line in succeed("recipes", "digits-tcl").out.splitlines()]
+
+
+def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
+    printed = succeed("settings").out
+    for key, value in {"optim.lr": "0.1", "method.k1": "5000", "data.path": "none", "run.report": "true"}.items():
+        assert re.search(rf"^{key}={value}  \(.+\)\n    \w+ \w+", printed, re.MULTILINE)
+    assert {line.split("=")[0] for line in printed.splitlines()[::2]} == set(KEYS)
+    assert [line.split()[0] for line in succeed("settings", "optim.l").out.splitlines()[::2]] == ["optim.lr=0.1"]
+    assert_sentence(contune("settings", "optim.lrr"), "optim.lr")
+
+
+def test_seeds_mean_the_same_everywhere() -> None:
+    assert [parse_seeds(text) for text in ("3", "0,4", "4,")] == [[0, 1, 2], [0, 4], [4]]
 
 
 def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -> None:
@@ -76,14 +94,16 @@ def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -
     ]  # fmt: skip
     for measure in result["measures"]:
         assert f"{measure['top1']:.2f}" in printed
-        assert measure["protocol"] in printed
+        assert printed.count(measure["protocol"]) == (not measure["name"].startswith("pixels-"))
     assert library.load_encoder(folder)(torch.zeros(3, 1, 20, 20, dtype=torch.uint8)).shape == (3, 256)
 
 
 def test_the_default_folder_is_named_after_recipe_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        succeed("train", "digits-ce", "optim.epochs=0", "eval.linear=none", *PLAIN)
+    for finished in (False, True):
+        outcome = succeed("train", "digits-ce", "optim.epochs=0", "eval.linear=none", *PLAIN)
+        assert ("already finished" in outcome.out) == finished
+        assert "kNN" in outcome.out
     (name,) = (path.name for path in (tmp_path / "runs").iterdir())
     assert len(name) == len("digits-ce-") + 8
 

@@ -49,7 +49,10 @@ def train(
     with stoppable(), distributed.process_group(choose_device(config.run.device)), broken_image_hint():
         folder.check(config.check())
         finished = folder.result()
-        return _train(config, folder, make_trainer, write_report) if finished is None else finished
+        if finished is not None:
+            say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
+            return finished
+        return _train(config, folder, make_trainer, write_report)
 
 
 def _train(
