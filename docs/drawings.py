@@ -17,9 +17,9 @@ from PIL import Image
 import contune
 from contune.data import load_dataset
 from contune.report.plots import project
-from contune.report.style import BLUE, INK, METHOD_STYLES, MUTED, PURPLE, SKY
+from contune.report.style import INK, MUTED, SKY, MethodStyle, method_style, quiet
 
-CARD, LINE = "#fbfaf7", "#dcdad3"
+CARD = "#fbfaf7"
 CLASSES = ("#4269d0", "#e08a00", "#d6336c", "#6c8f2f", "#2a9d8f",
            "#8a5cd1", "#9c5a35", "#1f8fd0", "#c2410c", "#5b6472")  # fmt: skip
 STYLE: dict[Any, Any] = {"font.family": "DejaVu Sans", "text.color": INK, "axes.labelcolor": MUTED, "font.size": 10}
@@ -44,7 +44,7 @@ def draw_map(path: Path, run: Path) -> None:
         ):
             axes = figure.add_axes((0.02 + 0.49 * column, 0.03, 0.47, 0.79))
             figure.text(0.255 + 0.49 * column, 0.925, title, fontsize=12.5, ha="center")
-            words = f"A linear classifier gets {top1[measure]:.1f} % of unseen digits right"
+            words = f"A linear classifier gets {top1[measure]:.1f} % of 899 unseen digits right (1 seed)"
             figure.text(0.255 + 0.49 * column, 0.87, words, fontsize=9.5, color=MUTED, ha="center")
             _scatter_digits(axes, project(rows_MD), images_M1HW[:, 0].numpy(), test.labels.tolist())
         _save(figure, path)
@@ -78,15 +78,16 @@ def draw_pull(path: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = _card(9.6, 4.1)
         left, right = (figure.add_axes((x, 0.16, 0.40, 0.52)) for x in (0.075, 0.565))
-        for color, linestyle, name, k1, k2 in CURVES:
+        for (name, color, marker), linestyle, k1, k2 in CURVES:
             pull_S, push_S = zip(*(responses(s, k1=k1, k2=k2) for s in similarity_S), strict=True)
+            look = {"color": color, "marker": marker, "markevery": 10, "markersize": 6, "linestyle": linestyle}
             for axes, values_S in ((left, pull_S), (right, push_S)):
-                axes.plot(similarity_S, values_S, color=color, linestyle=linestyle, linewidth=2.4, label=name)
+                axes.plot(similarity_S, values_S, linewidth=2.2, label=name, **look)
         for axes, x, title, label in (
             (left, 0.075, "Pull towards a positive", "similarity of anchor and positive"),
             (right, 0.565, "Push from a negative", "similarity of anchor and negative"),
         ):
-            _quiet(axes)
+            quiet(axes, grid="y")
             figure.text(x, 0.725, title, fontsize=12)
             axes.set_xlabel(label)
         left.axhline(0, color=MUTED, linewidth=1)
@@ -102,11 +103,12 @@ SETTING = (
     f"Gradient of one anchor's loss with {NUM_POSITIVES} positives at similarity {OTHER_POSITIVES:g} and "
     f"{NUM_NEGATIVES} negatives at {NEGATIVES:g}, one of them moved; τ = {TEMPERATURE:g}"
 )
-CURVES: tuple[tuple[str, Any, str, float, float], ...] = (
-    (METHOD_STYLES["supcon"].color, (0, (5, 2)), "SupCon", 0, 1),
-    (SKY, "-", "TCL, k1 = 1000", 1000, 1),
-    (BLUE, "-", "TCL, k1 = 4000", 4000, 1),
-    (PURPLE, (0, (1.5, 1.5)), "TCL, k1 = 4000, k2 = 3", 4000, 3),
+TCL, SUPCON = method_style("tcl"), method_style("supcon")
+CURVES: tuple[tuple[MethodStyle, Any, float, float], ...] = (
+    (SUPCON, (0, (5, 2)), 0, 1),
+    (MethodStyle("TCL, k1 = 1000", SKY, "s"), "-", 1000, 1),
+    (TCL._replace(title="TCL, k1 = 4000"), "-", 4000, 1),
+    (MethodStyle("TCL, k1 = 4000, k2 = 3", "#0b2545", ""), (0, (1.5, 1.5)), 4000, 3),
 )
 
 
@@ -133,14 +135,6 @@ def _coefficient(s: float, column: int, *, k1: float, k2: float) -> float:
     )
     (grad_D,) = torch.autograd.grad(loss_N[0], anchor_D)
     return TEMPERATURE * float(grad_D[column])
-
-
-def _quiet(axes: Axes) -> None:
-    axes.set_facecolor("none")
-    for side in axes.spines.values():
-        side.set_visible(False)
-    axes.grid(axis="y", color=LINE, linewidth=0.8)
-    axes.tick_params(length=0, labelcolor=MUTED, labelsize=9)
 
 
 def _card(width: float, height: float) -> Figure:
