@@ -52,40 +52,37 @@ class Source:
     """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
 
     num: int
-    parts: Sequence[tuple[int, Callable[[], tuple[EncodedImages, list[str | None]]]]]
-    """How many images each part has, and how to open it."""
+    parts: Sequence[Callable[[], tuple[EncodedImages, list[str | None]]]]
+    """Each opens one part."""
 
 
 def open_source(images: Pictures, label_column: str | None = None) -> Source:
-    if not isinstance(images, str | Path):
-        if label_column is not None:
-            raise UserError(f"label column {label_column!r} is only for parquet; remove it")
+    labels: list[str | None]
+    if isinstance(images, str | Path):
+        path = expanded(images)
+        if not os.path.lexists(path):
+            raise UserError(f"there is no file or folder at {str(images)!r}")
+        try:
+            if shards := find_shards(path):
+                for shard in shards:
+                    label_of(read_schema(shard), label_column, shard)
+                num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
+                if not num:
+                    raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
+                return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
+            paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
+            labels = _folder_labels(path, paths)
+        except OSError as error:
+            raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
+        if not paths:
+            raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
+        listed = EncodedImages(paths, list(map(_as_text, paths)))
+    else:
         listed = _listed(images)
-        return Source(len(listed), [(len(listed), lambda: (listed, [None] * len(listed)))])
-    path = expanded(images)
-    if not os.path.lexists(path):
-        raise UserError(f"there is no file or folder at {str(images)!r}")
-    try:
-        shards = find_shards(path)
-        if shards:
-            for shard in shards:
-                label_of(read_schema(shard), label_column, shard)
-            counts = [int(pq.read_metadata(shard).num_rows) for shard in shards]
-            parts = [
-                (num, partial(_open_shard, shard, label_column)) for num, shard in zip(counts, shards, strict=True)
-            ]
-            if not sum(counts):
-                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
-            return Source(sum(counts), parts)
-        if label_column is not None:
-            raise UserError(f"a label column is only for parquet, not for {str(images)!r}; remove it")
-        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
-        labels = _folder_labels(path, paths)
-    except OSError as error:
-        raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
-    if not paths:
-        raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
-    return Source(len(paths), [(len(paths), lambda: (EncodedImages(paths, list(map(_as_text, paths))), labels))])
+        labels = [None] * len(listed)
+    if label_column is not None:
+        raise UserError(f"the label column {label_column!r} is only for parquet; remove it")
+    return Source(len(listed), [lambda: (listed, labels)])
 
 
 def _open_shard(shard: str, label_column: str | None) -> tuple[EncodedImages, list[str | None]]:
@@ -219,44 +216,41 @@ def embed(
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
-    return _embedded(encoder, source, batch, choose_device(device), broken == "stop", num_workers(source.num, workers))
+    place, num_processes = choose_device(device), num_workers(source.num, workers)
+    autocast = choose_autocast("auto", place)
 
+    def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
+        for open_part in source.parts:
+            images, labels = open_part()
+            decode = partial(_decode_range, images, encoder.spec.image_size, encoder.spec.channels)
+            tasks = map_in_workers(decode, ranges(len(images), _TASK), workers=num_processes)
+            yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
 
-def _embedded(
-    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int
-) -> Iterator[Embedded]:
-    autocast = choose_autocast("auto", device)
-    encoder.to(device)
-    rows = _decoded(source, encoder.spec.image_size, encoder.spec.channels, workers)
-    while part := list(islice(rows, min(batch, source.num))):
-        errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
-        if stop and errors:
-            raise errors[0]
-        good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
-        embeddings_BD = np.empty((0, encoder.num_features), np.float32)
-        if good:
-            x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(device)
-            with torch.no_grad(), evaluating(encoder), autocast():
-                embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
-        finite_B = np.isfinite(embeddings_BD).all(axis=1)
-        if not finite_B.all():
-            raise UserError(f"the features of {good[int(finite_B.argmin())][0]!r} are not finite; the encoder diverged")
-        yield Embedded(
-            paths=[name for name, _, _ in good],
-            labels=[label for _, label, _ in good],
-            embeddings=embeddings_BD,
-            broken=[Broken(error.name, error.reason) for error in errors],
-        )
+    def embedded() -> Iterator[Embedded]:
+        encoder.to(place)
+        rows = decoded()
+        while part := list(islice(rows, min(batch, source.num))):
+            errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
+            if errors and broken == "stop":
+                raise errors[0]
+            good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
+            embeddings_BD = np.empty((0, encoder.num_features), np.float32)
+            if good:
+                x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(place)
+                with torch.no_grad(), evaluating(encoder), autocast():
+                    embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
+            finite_B = np.isfinite(embeddings_BD).all(axis=1)
+            if not finite_B.all():
+                name = good[int(finite_B.argmin())][0]
+                raise UserError(f"the features of {name!r} are not finite; the encoder diverged")
+            yield Embedded(
+                paths=[name for name, _, _ in good],
+                labels=[label for _, label, _ in good],
+                embeddings=embeddings_BD,
+                broken=[Broken(error.name, error.reason) for error in errors],
+            )
 
-
-def _decoded(
-    source: Source, size: int, channels: int, workers: int
-) -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
-    """Name, label and pixels of each image."""
-    for num, open_part in source.parts:
-        images, labels = open_part()
-        tasks = map_in_workers(partial(_decode_range, images, size, channels), ranges(num, _TASK), workers=workers)
-        yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
+    return embedded()
 
 
 def _decode_range(images: EncodedImages, size: int, channels: int, task: range) -> list[np.ndarray | BrokenImageError]:
@@ -449,16 +443,13 @@ def write_predictions(
 
 def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
     """path, label, class and probability of each image, then the probabilities of all classes."""
-    p_NK, best_N = found.probabilities, found.probabilities.max(axis=1)
+    p_NK = found.probabilities
     if suffix == ".parquet":
-        columns = {
-            "path": pa.array(found.paths, type=pa.string()),
-            "label": pa.array(found.labels, type=pa.string()),
-            "class": pa.array(found.classes, type=pa.string()),
-            "probability": pa.array(best_N),
-            "probabilities": pa.FixedSizeListArray.from_arrays(pa.array(p_NK.reshape(-1)), p_NK.shape[1]),
-        }
-        pq.write_table(pa.table(columns, metadata={"class_names": json.dumps(found.class_names)}), path)
+        kinds = dict.fromkeys(PREDICTION_COLUMNS, pa.string()) | {"probability": pa.float32()}
+        kinds["probabilities"] = pa.list_(pa.float32(), p_NK.shape[1])
+        schema = pa.schema(kinds, {"class_names": json.dumps(found.class_names)})
+        columns = [found.paths, found.labels, found.classes, p_NK.max(axis=1), list(p_NK)]
+        pq.write_table(pa.table(columns, schema=schema), path)
         return
     rounded_NK = p_NK.astype(np.float64).round(6).tolist()
     rows = zip(found.paths, found.labels, found.classes, rounded_NK, strict=True)

@@ -139,7 +139,7 @@ def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(png(0))
-    ((_, open_part),) = open_source(tmp_path).parts
+    (open_part,) = open_source(tmp_path).parts
     assert open_part()[1] == labels
 
 

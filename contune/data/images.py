@@ -106,7 +106,8 @@ class ImageSet:
 
     images: Images
     labels: Tensor | None
-    """int64 (N,), positions in the data set's `class_names`; None without labels."""
+    """int64 (N,), positions in the data set's `class_names`, or for several labels per image a float (N, K) matrix of
+    0 and 1; None without labels."""
     names: Sequence[str]
     """A path or 'name#index' per image, for reports and error messages."""
 
@@ -238,8 +239,8 @@ def map_in_workers(
 
 def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
-    if workers is not None and workers < 0:
-        raise UserError(f"{workers} workers are not possible; use 0 or more")
+    if workers is not None and not 0 <= workers <= FEW:
+        raise UserError(f"{workers} workers are not possible; use 0 to {FEW}")
     if workers is not None:
         return workers
     return 0 if num_images <= FEW else default_workers()
