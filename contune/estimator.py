@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
@@ -39,6 +40,7 @@ ESTIMATOR_FILE = "estimator.json"
 _FIT_LOCK = RLock()
 
 
+@dataclass(eq=False, repr=False)
 class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """An image encoder that `fit` trains by contrastive learning. `transform` returns its features.
 
@@ -58,34 +60,19 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     After `fit`: `encoder_` (a torch Module), `classes_` if there are labels, `history_` (metrics by step), `config_`.
     """
 
-    def __init__(
-        self,
-        encoder: str = "resnet18",
-        *,
-        method: str = "tcl",
-        epochs: int = 100,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        image_size: int | None = None,
-        augmentation: str | None = None,
-        views: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.encoder = encoder
-        self.method = method
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.image_size = image_size
-        self.augmentation = augmentation
-        self.views = views
-        self.settings = settings
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    encoder: str = "resnet18"
+    _: KW_ONLY
+    method: str = "tcl"
+    epochs: int = 100
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    image_size: int | None = None
+    augmentation: str | None = None
+    views: int | None = None
+    settings: Mapping[str, Any] | None = None
+    device: str = "auto"
+    random_state: Any = None
+    verbose: bool = False
 
     def fit(self, X: Any, y: Any = None) -> "ContrastiveEncoder":
         """Train the encoder on images, with labels if there are any."""
