@@ -7,8 +7,10 @@ OLD and NEW are folders that contain `contune/`. Every round runs each task in a
 alternating order, so that both meet the same machine. Tasks:
 
 - loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
+- wide: the same with d = 512, N = 4,096, in float32
 - augment: AutoAugment of 512 images at 32 pixels, drawing included; µs per view
-- train: `contune train digits`, on a GPU with a ResNet-18, AutoAugment, 32 pixels and 256 views per step; µs per view
+- train, lars: `contune train digits` with SGD or LARS, on a GPU with a ResNet-18, AutoAugment, 32 pixels and 256 views
+  per step; µs per view
 
 A ratio is the median over rounds of NEW's time over OLD's; below 1, NEW is faster. Its spread is the lowest and highest
 round. A round takes about a minute on two CPU cores, and less on a GPU.
@@ -22,8 +24,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -45,22 +49,22 @@ def timed(call: Callable[[], object], cuda: bool, seconds: float = 1.0) -> float
     return median(times[len(times) // 4 :])
 
 
-def time_loss(device: str) -> dict[str, float]:
+def time_loss(device: str, sizes: tuple[int, ...] = (), num_dims: int = 128) -> dict[str, float]:
     import torch
 
     from contune import tcl_loss
 
     results = {}
-    for num in (256, 1024, 32768) if device == "cuda" else (4096,):
+    for num in sizes or ((256, 1024, 32768) if device == "cuda" else (4096,)):
         generator = torch.Generator().manual_seed(0)
-        z_ND = torch.randn(num, 128, generator=generator).to(device).requires_grad_()
+        z_ND = torch.randn(num, num_dims, generator=generator).to(device).requires_grad_()
         labels_N = torch.randint(100, (num,), generator=generator).to(device)
 
         def step(z_ND: torch.Tensor = z_ND, labels_N: torch.Tensor = labels_N) -> None:
             z_ND.grad = None
             tcl_loss(z_ND, labels_N, temperature=0.1, k1=5000.0, k2=1.0).backward()
 
-        results[f"tcl_loss N={num:,}, ms"] = timed(step, device == "cuda")
+        results[f"tcl_loss N={num:,} d={num_dims}, ms"] = timed(step, device == "cuda")
     return results
 
 
@@ -78,14 +82,15 @@ def time_augment(device: str) -> dict[str, float]:
     return {"autoaugment, µs per view": 1000 * ms / 512}
 
 
-def time_train(device: str) -> dict[str, float]:
+def time_train(device: str, optimizer: str = "sgd") -> dict[str, float]:
     settings = ["digits", "optim.epochs=4", "run.log_every=4"]
     if device == "cuda":
         settings = [
-            "digits", "optim.epochs=60", "run.log_every=20", "model.encoder=resnet18", "model.stem=cifar",
+            "digits", "optim.epochs=30", "run.log_every=10", "model.encoder=resnet18", "model.stem=cifar",
             "data.image_size=32", "augment.policy=autoaugment", "optim.batch_images=128",
         ]  # fmt: skip
-    settings += [f"run.device={device}", "run.report=false", "eval.linear=none"]
+    settings += [f"run.device={device}", "run.report=false", "eval.linear=none", "method.k1=500", "method.k2=1"]
+    settings += [f"optim.name={optimizer}"]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "contune", "train", *settings, "--out", f"{folder}/run"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -93,14 +98,25 @@ def time_train(device: str) -> dict[str, float]:
             raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
         lines = Path(folder, "run", "metrics.jsonl").read_text().splitlines()
     rates = [json.loads(line)["views_per_second"] for line in lines]
-    return {"training step, µs per view": 1e6 / median(rates[len(rates) // 3 :])}
+    return {f"training step, {optimizer}, µs per view": 1e6 / median(rates[len(rates) // 3 :])}
 
 
 TASKS: dict[str, Callable[[str], dict[str, float]]] = {
     "loss": time_loss,
+    "wide": partial(time_loss, sizes=(4096,), num_dims=512),
     "augment": time_augment,
     "train": time_train,
+    "lars": partial(time_train, optimizer="lars"),
 }
+
+
+def summary(seen: dict[str, list[list[float]]]) -> list[dict[str, Any]]:
+    rows = []
+    for name, pairs in seen.items():
+        old, new = (median(pair[side] for pair in pairs) for side in (0, 1))
+        ratios = sorted(after / before for before, after in pairs)
+        rows.append({"name": name, "old": old, "new": new, "ratio": median(ratios), "ratios": ratios, "pairs": pairs})
+    return rows
 
 
 def main() -> None:
@@ -121,6 +137,8 @@ def main() -> None:
 
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     old_new = [path.resolve() for path in arguments.checkouts]
+    hardware = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    record = {"command": sys.argv[1:], "device": device, "hardware": hardware}
     seen: dict[str, list[list[float]]] = {}
     for number in range(arguments.rounds):
         for task in arguments.only.split(","):
@@ -133,17 +151,10 @@ def main() -> None:
             for name in values[old_new[0]]:
                 seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
             print(f"round {number + 1}, {task}", file=sys.stderr)
-    rows = []
-    for name, pairs in seen.items():
-        old, new = (median(pair[side] for pair in pairs) for side in (0, 1))
-        ratios = sorted(after / before for before, after in pairs)
-        rows.append({"name": name, "old": old, "new": new, "ratio": median(ratios), "ratios": ratios, "pairs": pairs})
-        spread = f"{ratios[0]:.3f} to {ratios[-1]:.3f}"
-        print(f"{name:42} old {old:9.3f}  new {new:9.3f}  new/old {median(ratios):.3f} ({spread})")
-    hardware = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    arguments.out.write_text(
-        json.dumps({"command": sys.argv[1:], "device": device, "hardware": hardware, "rows": rows}, indent=2) + "\n"
-    )
+            arguments.out.write_text(json.dumps({**record, "rows": summary(seen)}, indent=2) + "\n")
+    for row in summary(seen):
+        spread = f"{row['ratios'][0]:.3f} to {row['ratios'][-1]:.3f}"
+        print(f"{row['name']:42} old {row['old']:9.3f}  new {row['new']:9.3f}  new/old {row['ratio']:.3f} ({spread})")
 
 
 if __name__ == "__main__":
