@@ -142,6 +142,7 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImag
     """The encoded images of a shard, named 'shard#row', and its labels."""
     sources: list[Encoded] = []
     values: list[Any] = []
+    once: dict[Any, Any] = {}  # a label may be long, and each row has a copy
     schema = read_schema(shard)
     column = image_column(schema, shard)
     is_struct = pa.types.is_struct(schema.field(column).type)
@@ -151,7 +152,8 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImag
             for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
                 images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
                 sources += [spool.add(image) for image in images]
-                values += [None] * len(rows) if label is None else rows[label].to_pylist()
+                labels = [None] * len(rows) if label is None else rows[label].to_pylist()
+                values += [once.setdefault(value, value) for value in labels]
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
     return EncodedImages(sources, [f"{shard}#{row}" for row in range(len(sources))]), values
@@ -159,9 +161,12 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImag
 
 def read_schema(shard: str) -> Any:
     try:
-        return pq.read_schema(shard)
+        schema = pq.read_schema(shard)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
+    if len({*schema.names}) < len(schema.names):
+        raise UserError(f"{shard!r} has two columns of one name ({', '.join(schema.names)}); rename one")
+    return schema
 
 
 def image_column(schema: Any, where: str) -> str:
@@ -232,22 +237,23 @@ def _class_positions(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Labels per split as positions in the class names.
 
-    With `names` from the metadata, integers are positions already. Otherwise the sorted values of all splits become
-    the classes. A split in which every label is −1 has no labels.
+    The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
+    have many more. A split in which every label is −1 has no labels.
     """
     values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
     different = {value for column in values.values() for value in column}
     if not all(isinstance(value, int | str) for value in different):
         raise UserError(f"column {where} must hold an integer or string in every row; choose another label column")
+    position = {value: number for number, value in enumerate(sorted(different))}
+    labels = {split: torch.tensor([position[value] for value in column]) for split, column in values.items()}
     if names is None or any(isinstance(value, str) for value in different):
-        position = {value: number for number, value in enumerate(sorted(different))}
-        names = tuple(str(int(value)) if isinstance(value, bool) else str(value) for value in position)
-    else:
-        position = {number: number for number in range(len(names))}
-    if not different <= position.keys():
-        outside = next(iter(different - position.keys()))
-        raise UserError(f"label {outside} in column {where} is outside its {len(names)} class names; drop those rows")
-    return {split: torch.tensor([position[value] for value in column]) for split, column in values.items()}, names
+        return labels, tuple(str(int(value)) if isinstance(value, bool) else str(value) for value in position)
+    outside = [value for value in position if not 0 <= value < len(names)]
+    if outside:
+        raise UserError(
+            f"label {outside[0]} in column {where} is outside its {len(names)} class names; drop those rows"
+        )
+    return labels, tuple(names[value] for value in position)
 
 
 def _is_label(kind: Any) -> bool:
