@@ -17,8 +17,6 @@ _RESULT_KEYS = (
     "method", "data", "encoder", "split", "epochs", "seed", "seconds", "views_per_second", "measures", "config",
     "hardware", "versions", "git_revision", "finished",
 )  # fmt: skip
-_PRUNED_KEYS = ("stopped_at", "measures", "config")
-"""Of a trial that `contune tune` stopped early."""
 _MEASURE_KEYS = ("name", "top1", "top5", "per_class", "protocol", "split", "num_images")
 
 
@@ -86,7 +84,7 @@ def missing_keys(values: Any) -> list[str]:
     """What the content of a result.json lacks."""
     if not isinstance(values, dict):
         return ["measures"]
-    missing = [key for key in (_PRUNED_KEYS if "stopped_at" in values else _RESULT_KEYS) if key not in values]
+    missing = [key for key in _RESULT_KEYS if key not in values]
     for measure in values.get("measures", ()):
         missing += [f"{key} of a measure" for key in _MEASURE_KEYS if key not in measure]
     return missing

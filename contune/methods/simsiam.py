@@ -21,6 +21,7 @@ class SimSiam(Method):
         projector_hidden: int = ranged(2048, low=1)
         """Size of the projector's two hidden layers."""
         projector_dim: int = ranged(2048, low=1)
+        """Size of the embedding that the loss sees."""
         predictor_hidden: int = ranged(512, low=1)
         """Size of the predictor's bottleneck, a quarter of the embedding's in the paper."""
 
@@ -29,7 +30,7 @@ class SimSiam(Method):
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
         hidden, dim = settings.projector_hidden, settings.projector_dim
-        self.projector = mlp([num_features, hidden, hidden, dim], last_norm="plain")
+        self.projector = mlp([num_features, hidden, hidden, dim], last_norm=True)
         self.predictor = mlp([dim, settings.predictor_hidden, dim])
 
     def embed(self, features_ND: Tensor) -> Tensor:

@@ -49,12 +49,12 @@ def mlp(
     *,
     norm: bool = True,
     activation: Callable[[], nn.Module] = lambda: nn.ReLU(inplace=True),
-    last_norm: str = "none",
+    last_norm: bool = False,
     bias: bool = True,
 ) -> nn.Sequential:
     """Linear layers of these sizes, with batch-norm (if `norm`) and an activation between them.
 
-    last_norm: batch-norm after the last layer: `none`, `affine`, or `plain`, which learns no scale and shift.
+    last_norm: whether the last layer has batch-norm too, without a learned scale and shift.
     bias: whether linear layers have a bias. A layer before batch-norm never has one: batch-norm would subtract it.
     """
     layers: list[nn.Module] = []
@@ -63,9 +63,9 @@ def mlp(
         if norm:
             layers.append(BatchNorm(next_size))
         layers.append(activation())
-    layers.append(nn.Linear(sizes[-2], sizes[-1], bias=bias and last_norm == "none"))
-    if last_norm != "none":
-        layers.append(BatchNorm(sizes[-1], affine=last_norm == "affine"))
+    layers.append(nn.Linear(sizes[-2], sizes[-1], bias=bias and not last_norm))
+    if last_norm:
+        layers.append(BatchNorm(sizes[-1], affine=False))
     return nn.Sequential(*layers)
 
 

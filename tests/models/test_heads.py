@@ -9,7 +9,7 @@ from contune.models.heads import Queue, ema_copy, ema_update, mlp
 
 
 def test_no_layer_before_batch_norm_has_a_bias() -> None:
-    first, _, _, last, norm = mlp([4, 8, 2], last_norm="plain")
+    first, _, _, last, norm = mlp([4, 8, 2], last_norm=True)
     assert [layer.bias is None for layer in (first, last)] == [True, True]
     assert norm.weight is None
 
