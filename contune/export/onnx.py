@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.data.augment.ops import TOP_LEVEL
@@ -30,11 +31,16 @@ class Graph(nn.Module):
         super().__init__()
         spec = encoder.spec
         self.classifier, self.backbone = classifier, encoder.backbone
-        self.size, self.half_precision = spec.image_size, half
+        self.size, self.resize, self.half_precision = spec.image_size, spec.resize, half
         self.mean_C11 = nn.Buffer(torch.tensor(spec.mean)[:, None, None])
         self.std_C11 = nn.Buffer(torch.tensor(spec.std)[:, None, None])
 
     def forward(self, images_NHWC: Tensor) -> tuple[Tensor, ...]:
+        if self.resize != "squash":
+            height, width = images_NHWC.shape[1:3]
+            side = (torch.sym_min if self.resize == "crop" else torch.sym_max)(height, width)
+            top, left = (height - side) // 2, (width - side) // 2
+            images_NHWC = F.pad(images_NHWC, (0, 0, -left, left + side - width, -top, top + side - height))
         x_NCHW = images_NHWC.permute(0, 3, 1, 2).float()
         x_NCHW = (squash(x_NCHW, self.size) / TOP_LEVEL - self.mean_C11) / self.std_C11
         features_ND: Tensor = self.backbone(x_NCHW.half() if self.half_precision else x_NCHW).float()

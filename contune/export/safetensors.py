@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from contune.export.card import Written, open_photo
+from contune.export.timm import timm_arguments
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import has_small_stem
 from contune.models.saved import CLASSIFIER_FILE, ENCODER_FILE, Classifier, save_classifier
@@ -43,7 +44,7 @@ features = part.embeddings
 With PyTorch and timm only:
 
 ```python
-import numpy, timm, torch
+import functools, numpy, timm, torch
 from safetensors.torch import load_file
 
 {_network(encoder)}
@@ -62,17 +63,12 @@ with torch.no_grad():
 
 def _network(encoder: ImageEncoder) -> str:
     """Python that builds the network as `model`."""
-    spec = encoder.spec
-    name, arguments, lines = spec.encoder, f"num_classes=0, in_chans={spec.channels}", []
-    if spec.norm == "group":
-        lines.append("from functools import partial\n")
-        arguments += ", norm_layer=partial(timm.layers.GroupNorm, num_groups=8)"
-    if spec.encoder == "resnet-mini":
-        name, arguments = "resnet18", f"{arguments}, layers=[1, 1, 1, 1], channels=[32, 64, 128, 256]"
-    elif hasattr(encoder.backbone, "patch_embed"):
-        arguments += f", img_size={spec.image_size}"
-    lines.append(f'model = timm.create_model("{name}", {arguments})')
+    name, values = timm_arguments(encoder.spec)
+    arguments = "".join(f", {key}={value}" for key, value in values.items())
+    if encoder.spec.norm == "group":
+        arguments += ", norm_layer=functools.partial(timm.layers.GroupNorm, num_groups=8)"
+    lines = [f'model = timm.create_model("{name}", num_classes=0, in_chans={encoder.spec.channels}{arguments})']
     if has_small_stem(encoder.backbone):
-        lines.append(f"model.conv1 = torch.nn.Conv2d({spec.channels}, 64, 3, stride=1, padding=1, bias=False)")
+        lines.append(f"model.conv1 = torch.nn.Conv2d({encoder.spec.channels}, 64, 3, stride=1, padding=1, bias=False)")
         lines.append("model.maxpool = torch.nn.Identity()")
     return "\n".join(lines)

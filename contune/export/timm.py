@@ -39,7 +39,7 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
     spec, small_stem = encoder.spec, has_small_stem(encoder.backbone)
     if spec.norm != "batch":
         raise UserError(f"timm cannot build norm={spec.norm}: its group-norm has 32 groups, ours 8. Use --to onnx.")
-    architecture, model_args = _timm_arguments(spec)
+    architecture, model_args = timm_arguments(spec)
     model_args |= {"replace_stem_pool": True} if small_stem else {}
     enlarged = ENLARGED if small_stem else 1
     side = spec.image_size * enlarged
@@ -75,8 +75,8 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
     return Written(usage=_usage(spec, enlarged), library="timm", outputs=outputs)
 
 
-def _timm_arguments(spec: EncoderSpec) -> tuple[str, dict[str, Any]]:
-    """timm's name for the encoder, and the arguments it takes."""
+def timm_arguments(spec: EncoderSpec) -> tuple[str, dict[str, Any]]:
+    """timm's name for the encoder, and the arguments it takes besides the number of channels."""
     if spec.encoder == "resnet-mini":
         return "resnet18", {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
     architecture = timm.models.split_model_name_tag(spec.encoder)[0]

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from contune.data.augment import eval_transform
+from contune.data.decode import RESIZES
 from contune.data.images import distinct
 from contune.errors import UserError
 from contune.files import atomic_file
@@ -41,6 +43,10 @@ class EncoderSpec:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    resize: str = "squash"
+    """How images become squares: a key of `RESIZES`."""
+    bits: int = 16
+    """How many bits the 16-bit files of its data use."""
 
     def build(self) -> nn.Module:
         return build_encoder(
@@ -69,7 +75,12 @@ class ImageEncoder(nn.Module):
                 f"prepare takes uint8 images of 0 to 255, got {images_NCHW.dtype}. Pass prepared images to the encoder "
                 "itself."
             )
-        x_NCHW = eval_transform(images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std)
+        height, width = images_NCHW.shape[2:]
+        (box,) = RESIZES[self.spec.resize](height, width)
+        bars = (-box.left, box.left + box.width - width, -box.top, box.top + box.height - height)
+        x_NCHW = eval_transform(
+            F.pad(images_NCHW, bars) if any(bars) else images_NCHW, self.spec.image_size, self.spec.mean, self.spec.std
+        )
         weight = next(self.backbone.parameters(), None)  # None in a replica of DataParallel or a quantized network
         return x_NCHW if weight is None else x_NCHW.to(weight.dtype)
 
@@ -83,8 +94,6 @@ class ImageEncoder(nn.Module):
         wanted = f"images must be a uint8 or float tensor (N, {self.spec.channels}, H, W)"
         if not isinstance(images_NCHW, Tensor):
             raise UserError(f"{wanted}, got a {type(images_NCHW).__name__}. `contune.embed` reads image files.")
-        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]  # sizes are tensors while tracing
-            return
         is_number = images_NCHW.dtype == torch.uint8 or images_NCHW.is_floating_point()
         if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels or not is_number:
             raise UserError(f"{wanted}, got {images_NCHW.dtype} of shape {tuple(images_NCHW.shape)}.")
@@ -126,6 +135,8 @@ def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
         raise ValueError("encoder, stem and norm must be names")
     if spec.channels not in (1, 3) or not isinstance(spec.image_size, int) or not 1 <= spec.image_size <= LARGEST_IMAGE:
         raise ValueError(f"{spec.channels!r} channels of {spec.image_size!r} pixels per side")
+    if spec.resize not in RESIZES or spec.bits not in range(8, 17):
+        raise ValueError(f"{spec.resize!r} of {spec.bits!r} bits")
     if len(numbers) != 2 * spec.channels or not all(map(isfinite, numbers)) or min(spec.std) <= 0:
         raise ValueError(f"mean {spec.mean} and standard deviation {spec.std} for {spec.channels} channels")
     return spec
