@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from contune.config import MACHINE_SETTINGS
 from contune.console import plural, progress, say
@@ -20,7 +20,7 @@ from contune.models.saved import load_classifier
 from contune.report import page as html
 from contune.report import plots
 from contune.report.page import escape, missing, section, table
-from contune.report.statistics import Spread, paired
+from contune.report.statistics import PairedDifference, Spread, paired
 from contune.report.style import PAGE_COLORS, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.train.log import METRICS, downsampled, read_metrics
@@ -30,8 +30,8 @@ COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: M
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
-MOST_NAMED, MOST_PAIRS = 5, 15
-"""Settings in a title, and pairs of rows in the table of differences."""
+MOST_NAMED, MOST_ROWS = 5, 30
+"""Settings in a title, and rows in the table of differences."""
 PALETTE = [MethodStyle("", f"#0201{place:02x}", "o") for place in range(10)]
 """For rows that share a method. The colors are placeholders for the page's own."""
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
@@ -74,12 +74,8 @@ class ComparedRun:
 
     def state(self) -> str:
         """How far it is; empty for a finished run."""
-        epochs = self.config["optim"]["epochs"]
-        if self.result is not None:
-            stopped = self.result.get("stopped_at")
-            return "" if stopped is None else f", stopped by contune tune after {stopped} of {epochs} epochs"
         done = self.metrics[-1].get("epoch", 0.0) if self.metrics else 0.0
-        return f", not finished: {done:.1f} of {epochs} epochs"
+        return "" if self.result else f", not finished: {done:.1f} of {self.config['optim']['epochs']} epochs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,22 +92,20 @@ class Group:
         scores = [score["top1"] for run in self.runs if (score := run.score(column)) is not None]
         return Spread.of(scores) if scores else None
 
-    def pairs(self, other: "Group", column: str) -> list[tuple[float, float]]:
-        """Accuracies of the seeds that both have and that were measured alike.
+    def difference(self, other: "Group", column: str) -> PairedDifference | None:
+        """Over the seeds that both have and that were measured alike; None if there are none.
 
         A method that trains a classifier is judged by it, and may be compared with the probe of one that does not.
         """
         theirs, found = {run.seed: run for run in other.runs}, []
-        for run in self.runs:
-            partner = theirs.get(run.seed, run)
+        for run, partner in ((run, theirs[run.seed]) for run in self.runs if run.seed in theirs):
             a, b = run.score(column), partner.score(column)
-            if run is partner or a is None or b is None:
+            if a is None or b is None or (run.data[1], a["split"]) != (partner.data[1], b["split"]):
                 continue
             own = column == TOP1 and (a["name"] == "classifier") != (b["name"] == "classifier")
-            same_images = (run.data[1], a["split"]) == (partner.data[1], b["split"])
-            if same_images and (own or a["protocol"] == b["protocol"]):
+            if own or a["protocol"] == b["protocol"]:
                 found.append((a["top1"], b["top1"]))
-        return found
+        return paired(*zip(*found, strict=True)) if found else None
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
@@ -157,45 +151,55 @@ def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
 
 
 def columns_of(groups: Sequence[Group]) -> list[str]:
-    """The columns of the table, and the one for the verdict first."""
+    """The columns of the table; the verdict is by the first that settings share."""
     scores = [run.score(TOP1) for group in groups for run in group.runs]
     any_classifier = any(score is not None and score["name"] == "classifier" for score in scores)
     return [column for column in COLUMNS if column != TOP1 or any_classifier]
 
 
 def verdict(groups: Sequence[Group]) -> str:
-    """One sentence on the best two rows that were measured alike, or on the only row."""
+    """One sentence on the best two settings that were measured alike, or on the only one."""
     for column in columns_of(groups):
-        scored = [(spread.mean, group) for group in groups if (spread := group.accuracy(column)) is not None]
-        ranked = [group for _, group in sorted(scored, key=lambda each: -each[0])]
         by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
-        if len(groups) == 1 and ranked:
-            spread, seeds = ranked[0].accuracy(column), plural(len(ranked[0].runs), "seed")
-            return f"{by}, {ranked[0].title} gets {spread} % right ({seeds}{', 95 % interval' * (seeds != '1 seed')})."
-        best, other = next((pair for pair in combinations(ranked, 2) if pair[0].pairs(pair[1], column)), (None, None))
-        if best is None or other is None:
-            continue
-        found = paired(*zip(*best.pairs(other, column), strict=True))
-        best, other = (best, other) if found.mean >= 0 else (other, best)
-        among = f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
-        if found.half is None:
-            points = f"{abs(found.mean):.2f} points apart on the one seed they share"
-            return f"{by}, {best.title} and {other.title}{among} cannot be separated: they are {points}."
-        points = f"{abs(found.mean):.2f} ± {found.half:.2f} points (95 % interval, {plural(found.num, 'seed')})"
-        if abs(found.mean) > found.half:
-            return f"{by}, {best.title} beats {other.title}{among} by {points}."
-        return f"{by}, {best.title} and {other.title}{among} cannot be separated: the difference is {points}."
+        ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
+        if len(groups) == 1 and (spread := groups[0].accuracy(column)) is not None:
+            return f"{by}, {groups[0].title} gets {spread} % right ({plural(len(groups[0].runs), 'seed')})."
+        for best, other in combinations(ranked, 2):
+            if (found := best.difference(other, column)) is None:
+                continue
+            a, b = (best.title, other.title) if found.mean >= 0 else (other.title, best.title)
+            among = f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
+            size, seeds = f"{abs(found.mean):.2f}", plural(found.num, "seed")
+            if found.half is None or abs(found.mean) <= found.half:
+                points = (
+                    "points (1 seed)" if found.half is None else f"± {found.half:.2f} points (95 % interval, {seeds})"
+                )
+                return f"{by}, {a} and {b}{among} cannot be separated: they differ by {size} {points}."
+            return f"{by}, {a} beats {b}{among} by {size} ± {found.half:.2f} points (95 % interval, {seeds})."
     if len(groups) == 1:
         return "No accuracy was measured yet."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
 
 
+def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The heads and rows of the table of accuracies, as plain text."""
+    columns, rows = columns_of(groups), []
+    for group in groups:
+        seconds = [run.result["seconds"] for run in group.runs if run.result is not None]
+        rows.append((
+            group.title,
+            *(str(group.accuracy(column) or "–") for column in columns),
+            ", ".join(str(run.seed) for run in group.runs),
+            html.duration(sum(seconds) / len(seconds)) if seconds else "–",
+        ))  # fmt: skip
+    return ("Runs", *(f"{COLUMNS[column]}, %" for column in columns), "Seeds", "Training"), rows
+
+
 def comparison_page(groups: Sequence[Group]) -> str:
     """The whole page, from the run folders alone: neither data nor encoders are needed."""
     runs = [run for group in groups for run in (*group.runs, *group.repeated)]
-    methods, data = (
-        ", ".join(dict.fromkeys(names)) for names in ([r.method.title for r in runs], [r.data[0] for r in runs])
-    )
+    methods = ", ".join(dict.fromkeys(run.method.title for run in runs))
+    data = ", ".join(dict.fromkeys(run.data[0] for run in runs))
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []
@@ -203,7 +207,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
     parts = [
         html.header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts, answer),
         _accuracies(groups),
-        _differences(groups) if len(groups) > 1 else "",
+        *([_differences(groups)] if len(groups) > 1 else []),
         _curves(groups),
     ]
     different = different_settings([group.runs[0] for group in groups])
@@ -216,49 +220,34 @@ def comparison_page(groups: Sequence[Group]) -> str:
     shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
     parts.append(section("settings", "Settings that differ", "", shown))
     kind: html.Kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page takes its report's place
-    return html.page(kind, f"{methods} on {data} · contune", "\n".join(part for part in parts if part))
+    return html.page(kind, f"{methods} on {data} · contune", "\n".join(parts))
 
 
 def _accuracies(groups: Sequence[Group]) -> str:
-    columns, rows, protocols = columns_of(groups), [], dict[str, None]()
-    for group in groups:
+    (heads, plain), columns, protocols = accuracy_rows(groups), columns_of(groups), dict[str, None]()
+    rows = []
+    for group, (title, *cells) in zip(groups, plain, strict=True):
         names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
-        cells = []
-        for column in columns:
-            for run in group.runs:
-                if (score := run.score(column)) is not None:
-                    title = MEASURES[score["name"]].title
-                    protocols[f"{title}, {score['split']}, {run.data[1]}: {score['protocol']}"] = None
-            spread = group.accuracy(column)
-            shown = html.NOTHING if spread is None else f"<b>{str(spread).replace(' ', '</b> <b>', 1)}</b>"
-            cells.append(shown + "<small>one seed</small>" * (spread is not None and spread.half is None))
-        seconds = [run.result["seconds"] for run in group.runs if run.result is not None and run.result.get("seconds")]
-        cells.append(", ".join(str(run.seed) for run in group.runs))
-        cells.append(html.duration(sum(seconds) / len(seconds)) if seconds else html.NOTHING)
-        rows.append((escape(group.title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
-    lead = "Top-1 in percent: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
+        rows.append((escape(title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
+        for run, score in ((run, run.score(column)) for column in columns for run in group.runs):
+            if score is not None:
+                title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data[1]}"
+                protocols[f"<li>{escape(title)}: {escape(score['protocol'])}</li>"] = None
+    lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
     if TOP1 in columns:
         lead += f" “{COLUMNS[TOP1]}”: the classifier of a method that trains one, else the linear probe."
-    heads = ("Runs", *(COLUMNS[column] for column in columns), "Seeds", "Training")
     shown = table("comparison runs", heads, rows, numbers=range(1, len(heads)))
-    notes = "".join(f"<li>{escape(protocol)}</li>" for protocol in protocols)
-    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{notes}</ul>'
+    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{"".join(protocols)}</ul>'
     return section("accuracy", "Accuracy", lead, shown)
 
 
 def _differences(groups: Sequence[Group]) -> str:
     """Paired tests of every two rows over the seeds that both have."""
-    columns = columns_of(groups)
-    pairs = [(a, b) for a, b in combinations(groups, 2) if any(a.pairs(b, column) for column in columns)]
-    if not pairs:
-        why = "No two rows share a finished seed that was measured on the same data by the same protocol."
-        return section("differences", "Differences", "", missing(why))
     rows = []
-    for one, other in pairs[:MOST_PAIRS]:
+    for one, other in combinations(groups, 2):
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
-        for column in columns:
-            if values := one.pairs(other, column):
-                found = paired(*zip(*values, strict=True))
+        for column in columns_of(groups):
+            if (found := one.difference(other, column)) is not None:
                 points = str(found).replace("-", "−")
                 points = f"<b>{points}</b>" if found.p is not None and found.p < 0.05 else points
                 p = "–" if found.p is None else "&lt; 0.001" if found.p < 0.001 else f"{found.p:.3f}"
@@ -268,18 +257,19 @@ def _differences(groups: Sequence[Group]) -> str:
         "Rows that were measured alike are compared in pairs of runs of one seed. p: two-sided paired t-test, not "
         "corrected for the number of rows."
     )
-    lead += f" The first {MOST_PAIRS} of {len(pairs)} pairs are shown." if len(pairs) > MOST_PAIRS else ""
+    lead += f" The first {MOST_ROWS} of {len(rows)} rows are shown." if len(rows) > MOST_ROWS else ""
     heads = ("Difference", "Measure", "points, 95\u202f% interval", "p", "shared seeds")
-    shown = table("comparison differences", heads, rows, numbers=(2, 3, 4))
-    return section("differences", "Differences", lead, f'<div class="scroll">{shown}</div>')
+    shown = table("comparison differences", heads, rows[:MOST_ROWS], numbers=(2, 3, 4))
+    shown = f'<div class="scroll">{shown}</div>' if rows else missing("No two rows share a seed and a protocol.")
+    return section("differences", "Differences", lead, shown)
 
 
 def _curves(groups: Sequence[Group]) -> str:
     """A line per run: each method in its color, or each row in one of its own if rows share a method."""
     by_method = len({group.runs[0].method for group in groups}) == len(groups)
-    shown, logged, keys = groups[: len(PALETTE) * len(DASHES)], [], []
+    logged, keys = [], []
     colors = PAGE_COLORS | {style.color: f"var(--c{place})" for place, style in enumerate(PALETTE)}
-    for place, group in enumerate(shown):
+    for place, group in enumerate(groups):
         style = group.runs[0].method if by_method else PALETTE[place % len(PALETTE)]
         dash = DASHES[(place + place // len(PALETTE)) % len(DASHES)]
         logged += [(run.metrics, style, dash) for run in group.runs]
@@ -287,21 +277,12 @@ def _curves(groups: Sequence[Group]) -> str:
         line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
         svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'
         keys.append(f"<li>{svg}{escape(group.title)}</li>")
-    others = {plots.num_others(run.config) for group in shown for run in group.runs}
+    others = {plots.num_others(run.config) for group in groups for run in group.runs}
     return plots.curves(logged, others, f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>', colors)
 
 
-class Written(NamedTuple):
-    """A page, and what the terminal shows of a comparison: its table and verdict, empty for the report of one run."""
-
-    path: Path
-    heads: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    verdict: str = ""
-
-
-def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Written:
-    """Write the report of one finished run again, or else the comparison of all runs."""
+def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, list[Group]]:
+    """Write the report of one finished run again, or else the comparison of all runs, whose groups are returned."""
     folders = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
     for run in runs:
@@ -319,15 +300,10 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> Written:
         about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, **_evaluated(folders[0])}
         with atomic_file(path) as part:
             html.write_report(part, result=result, **about)
-        return Written(path)
+        return path, []
     groups = grouped(runs)
     write_atomic(path, comparison_page(groups))
-    columns = columns_of(groups)
-    rows = (
-        (group.title, *(str(group.accuracy(c) or "–") for c in columns), ", ".join(str(run.seed) for run in group.runs))
-        for group in groups
-    )
-    return Written(path, ("runs", *(f"{COLUMNS[c]}, %" for c in columns), "seeds"), tuple(rows), verdict(groups))
+    return path, groups
 
 
 def _evaluated(folder: RunFolder) -> dict[str, Any]:
