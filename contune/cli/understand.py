@@ -128,14 +128,15 @@ def report(
     `contune report runs/tcl runs/supcon --out comparison.html`
     """
     from contune.console import say, show_table
-    from contune.report.compare import write_pages
+    from contune.report.compare import accuracy_rows, verdict, write_pages
     from contune.run import RunFolder
 
-    written = write_pages([RunFolder(run) for run in runs], out)
-    if written.rows:
-        show_table(written.heads, written.rows, numbers=written.heads[1:])
-        say(f"\n{written.verdict}\n")
-    say(f"report   {written.path}")
+    path, groups = write_pages([RunFolder(run) for run in runs], out)
+    if groups:
+        heads, rows = accuracy_rows(groups)
+        show_table(heads, rows, numbers=heads[1:])
+        say(f"\n{verdict(groups)}\n")
+    say(f"report   {path}")
 
 
 @app.command(rich_help_panel="Understand")
