@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, train
-from pictures import write_classes, write_flat, write_picture
+from pictures import png, random_pixels, write_classes, write_flat, write_picture
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -148,6 +150,41 @@ def test_an_unexpected_error_leaves_a_traceback_file(monkeypatch: pytest.MonkeyP
     assert "Traceback" in file.read_text()
     with pytest.raises(ZeroDivisionError):
         contune("train", "digits", "--debug")
+
+
+BIG = str(10**20)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train images data.path=uint64.parquet",
+        "train images data.path=twice.parquet",
+        "check ~nosuchuser/photos",
+        "train run.device=meta",
+        "train data.image_size=100000",
+        "train eval.linear=paper eval.linear_lr=1e300 optim.epochs=0",
+        f"embed RUN PHOTOS --batch {BIG}",
+        f"search RUN PHOTOS PHOTOS/digit0/0.png -k {BIG}",
+        "recipes RANK=abc",
+    ],
+)
+def test_no_traceback_reaches_the_terminal(
+    command: str, digits_run: tuple[Path, str], photos: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    images = [png(random_pixels(number)) for number in range(100)]
+    labels = pa.array([2**64 - 1 - number % 2 for number in range(100)], pa.uint64())
+    pq.write_table(pa.table({"image": images, "label": labels}), "uint64.parquet")
+    pq.write_table(pa.table([images, labels, labels], names=["image", "label", "label"]), "twice.parquet")
+    words = command.replace("RUN", str(digits_run[0])).replace("PHOTOS", str(photos)).split()
+    if words[-1] == "RANK=abc":
+        monkeypatch.setenv(*words.pop().split("="))
+    quick = ("model.encoder=resnet-mini", "optim.epochs=0") if words[0] == "train" else ()
+    outcome = contune(*words, *quick)
+    assert all(line.startswith("contune: ") and len(line) < 500 for line in outcome.err.splitlines())
+    assert outcome.code in (0, 2) or any(str(file) in outcome.err for file in elsewhere.glob("contune-*.txt"))
 
 
 # What a person gets wrong: a sentence that says so, exit code 2, no traceback, nothing left on the disk.

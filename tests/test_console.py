@@ -1,5 +1,12 @@
 """Progress, sentences and tables, as a terminal and as a log file see them."""
 
+import io
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
 import pytest
 
 from contune import console
@@ -62,3 +69,37 @@ def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(("class",), [("red\n\x1b]0;",)])
     assert capsys.readouterr().out == "first\nodd \\x1b[2J\\x9b name\nclass\nred\\n\\x1b]0;\n"
     assert [console.plural(1, "class", "es"), console.plural(1234, "image")] == ["1 class", "1,234 images"]
+
+
+def closed_pipe() -> TextIO:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return open(writing, "w")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        closed_pipe,
+        partial(Path("/dev/full").open, "w"),
+        lambda: io.TextIOWrapper(io.BytesIO(), encoding="ascii"),
+        lambda: io.TextIOWrapper(io.BytesIO(), encoding="latin-1"),
+        lambda: None,
+    ],
+    ids=["closed", "full", "ascii", "latin-1", "none"],
+)
+def test_a_terminal_that_cannot_show_it_ends_no_run(
+    make: Callable[[], TextIO | None], monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    stream = make()
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setattr("sys.stderr", stream)
+    with progress("train", 9) as advance:
+        clock[0] += 11
+        advance(1, "½")
+    show_table(("✓",), [("日本",)])
+    say("8×8, \udcff")
+    if stream is not None:
+        if isinstance(stream.buffer, io.BytesIO):
+            assert b"\\u2713\n\\u65e5\\u672c\n" in stream.buffer.getvalue()
+        stream.close()
