@@ -105,9 +105,12 @@ class Pairs(NamedTuple):
 
 
 def lengths(z_ND: Tensor) -> Tensor:
-    """(N, 1) L2 norms; infinite for an embedding that is too short to have a direction."""
+    """(N, 1) L2 norms; infinite for an embedding that is too short to have a direction, NaN for one that is too long.
+
+    Squares overflow beyond 1.8e19 in float32. NaN, as of any embedding that is not finite, is noticed; 0 was not.
+    """
     norm_N1: Tensor = torch.linalg.vector_norm(z_ND, dim=1, keepdim=True)
-    return norm_N1.masked_fill(norm_N1 < SHORTEST, torch.inf)
+    return norm_N1.masked_fill(norm_N1 == torch.inf, torch.nan).masked_fill(norm_N1 < SHORTEST, torch.inf)
 
 
 def normalized(z_ND: Tensor, normalize: bool) -> tuple[Tensor, Tensor | None]:

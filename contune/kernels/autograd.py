@@ -155,8 +155,7 @@ def _plain_batch(
     variant = "in" if kind == "in" else "out"
     apart = epsilon if kind in ("dcl", "sincere") else None
     settings = LossSettings._make([*tuned, variant, precision, normalize, reduction, kind == "auto", apart])
-    matrix = labels_N if labels_N.dim() == 2 else None
-    on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, matrix, settings) is None
+    on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, labels_N, settings) is None
     backend = fused if name == "fused" or (name == "auto" and on_gpu) else chunked
     x_ND, norm_N = backend.prepare(z_ND, settings)
     pairs = backend.arrange(Pairs(x_ND, x_ND, labels_N, labels_N, self_start=0), settings)

@@ -1,7 +1,7 @@
 """The pair losses as Triton kernels: four launches for the forward pass (SINCERE: five), three for the backward pass.
 
-For labels, in float32 and below. Tiles of the similarity matrix live and die in registers. The kernels are in
-triton_kernels.py, the derivation is in README.md.
+For labels, integers or a matrix of them, in float32 and below. Tiles of the similarity matrix live and die in
+registers. The kernels are in triton_kernels.py, the derivation is in README.md.
 
 Up to a few thousand embeddings a GPU waits for Python, so the number of launches counts. `loss_and_gradient` does with
 two, both in the forward pass: the gradient of a sum or mean is known up to one upstream number.
@@ -24,6 +24,8 @@ SORT_FROM = 4096
 """Candidates from which sorting by label pays: tiles without positives then need no comparisons."""
 RESIDENT_DIM = 256
 """The largest embedding whose gradient a program can hold in registers."""
+RESIDENT_CLASSES = 128
+"""The largest number of classes in a label matrix of which a program holds whole rows."""
 SMALL_BATCH = 4096
 """Up to here `loss_and_gradient` is faster; above, the device is slower than Python again."""
 SMALL_ROW_BLOCK = 16
@@ -38,18 +40,18 @@ ROW_ELEMENTS = 4096
 """Anchors, and their numbers, per program of the kernels that go row by row."""
 
 
-def unsupported(z: Tensor, matrix: Tensor | None, settings: LossSettings) -> str | None:
-    """Why these kernels cannot compute a loss; None if they can. matrix: of labels or positives."""
+def unsupported(z: Tensor, labels: Tensor | None, settings: LossSettings) -> str | None:
+    """Why these kernels cannot compute a loss; None if they can."""
     if z.device.type != "cuda" and not interprets_triton():
         return f"needs a CUDA device, and the embeddings are on {z.device.type}"
     if not HAS_TRITON:
         return "needs the package triton, which comes with torch for CUDA"
-    if matrix is not None:
-        return "needs one integer as the label of each embedding, not a matrix of labels or positives"
+    if labels is None or labels.shape[1:] == (0,):
+        return "needs labels, integers or a matrix of them, and not positives"
     if z.dtype == torch.float64:
         return "computes in float32, and the embeddings are float64"
-    if z.numel() >= 2**31:
-        return f"takes fewer than 2^31 numbers, and got {z.numel():,}"
+    if (num := max(z.numel(), labels.numel())) >= 2**31:
+        return f"takes fewer than 2^31 numbers, and got {num:,}"
     if not (K2_LIMITS[0] <= settings.k2 <= K2_LIMITS[1] and settings.k1 <= K1_LIMIT):
         return f"needs k1 <= {K1_LIMIT:g} and {K2_LIMITS[0]:g} <= k2 <= {K2_LIMITS[1]:g}"
     return None
@@ -70,9 +72,24 @@ def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None
 
 
 def arrange(pairs: Pairs, settings: LossSettings) -> Pairs:
+    labels_R, labels_C = pairs.labels_R, pairs.labels_C
+    assert labels_R is not None
+    assert labels_C is not None
+    if labels_R.dim() == 2:
+        if settings.precision == "high" or labels_R.dtype == torch.float16:
+            return pairs
+        # All processes scale the labels of a batch alike, because they see each other's sums of weights.
+        largest_R, largest_C = (labels_R if pairs.self_start is None else labels_C).amax(), labels_C.amax()
+        return pairs._replace(labels_R=_half_labels(labels_R, largest_R), labels_C=_half_labels(labels_C, largest_C))
     if pairs.order_R is None and len(pairs.y_CD) >= SORT_FROM:
         pairs = pairs.sorted_by_label()
     return pairs if pairs.order_R is None else pairs.with_bands(_tile(pairs.x_RD)["BM"])
+
+
+def _half_labels(labels_NC: Tensor, largest: Tensor) -> Tensor:
+    """In float16, scaled to its range: only ratios of weights matter. What is above 0 stays above 0."""
+    scaled_NC = labels_NC * (2.0**14 / largest.clamp(min=1e-30))
+    return torch.where(labels_NC > 0, scaled_NC.clamp(min=6e-8), 0.0).half()
 
 
 def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
@@ -172,7 +189,9 @@ def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tupl
     tile = _tile(pairs.x_RD)
     blocks, tiles = -(-num_rows // tile["BM"]), -(-num_columns // tile["BN"])
     # Few blocks would leave multiprocessors idle, so the columns are split.
-    tiles_per_split = -(-tiles // min(tiles, max(1, 2 * num_processors(pairs.x_RD.device) // blocks)))
+    splits = min(tiles, 2 * num_processors(pairs.x_RD.device) // max(1, blocks))
+    tiles_per_split = -(-tiles // max(1, splits))
+    assert pairs.labels_C is not None
     unused = pairs.labels_R
     inputs = (
         pairs.x_RD, pairs.y_CD, pairs.labels_R, pairs.labels_C,
@@ -188,9 +207,15 @@ def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tupl
         "PULLS": settings.k1 > 0 and not settings.relative,
         "KIND": settings.kind,
         "PRECISION": "tf32x3" if settings.precision == "high" else "tf32",
+        **_classes(*pairs.labels_C.shape[1:], fit=dim <= 128 or pairs.x_RD.dtype == torch.float16),
         **tile,
     }
-    return (blocks, -(-tiles // tiles_per_split)), (inputs, sizes), options
+    return (blocks, -(-tiles // max(1, tiles_per_split))), (inputs, sizes), options
+
+
+def _classes(classes: int = 0, *, fit: bool = True) -> dict[str, int]:
+    """Columns of a label matrix, and how many of them a program takes at a time: all, if they fit beside embeddings."""
+    return {"CLASSES": classes, "BC": padded(classes) if classes <= (RESIDENT_CLASSES if fit else 64) else 64}
 
 
 def _first_number(settings: LossSettings) -> float:
@@ -276,9 +301,10 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
     gradient_arguments = (
         anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, _pull_factor(settings), k2, scale, mean
     )  # fmt: skip
-    constants = _small_constants(dim, precision, kind, pulls)
+    constants = _small_constants(dim, precision, kind, pulls, *labels_N.shape[1:])
     aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
-    key = (z_ND.device, z_ND.dtype, z_ND.shape, z_ND.stride(), aligned, precision, kind, pulls, mean)
+    shapes = (z_ND.shape, z_ND.stride(), labels_N.shape[1:])
+    key = (z_ND.device, z_ND.dtype, *shapes, aligned, precision, kind, pulls, mean)
     grid = (-(-num // SMALL_ROW_BLOCK), 1, 1)
     known = _compiled.get(key)
     if known is None:
@@ -295,7 +321,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
 
 
 @cache
-def _small_constants(dim: int, precision: str, kind: str, pulls: bool) -> dict[str, Any]:
+def _small_constants(dim: int, precision: str, kind: str, pulls: bool, classes: int = 0) -> dict[str, Any]:
     """In the order of the kernels' arguments."""
     half = precision == "fast"
     return {
@@ -307,6 +333,7 @@ def _small_constants(dim: int, precision: str, kind: str, pulls: bool) -> dict[s
         "KIND": kind,
         "HALF": half,
         "PRECISION": "tf32" if half else "tf32x3",
+        **_classes(classes),
     }
 
 

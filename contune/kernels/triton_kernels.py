@@ -3,10 +3,11 @@
 One program takes a block of anchors and walks over tiles of candidates. The formulas are helpers that kernels for any
 batch and for small batches share: `load_unit` (input), `add_tile` (denominator), `anchor_loss`, `coefficients`
 (gradient) and `through_norm`. README.md derives them. KIND is `LossSettings.kind`; where it is `auto`, k1 is r, and
-where it is `sincere`, k1 is ε to base 2.
+where it is `sincere`, k1 is ε to base 2. CLASSES is the number of columns of a label matrix, 0 for integer labels.
 
 Shapes: M anchors of a block, N candidates of a tile, D embedding size (padded to a power of two), R anchors, S splits
-of the columns. Exponentials are powers of two: `_log2` marks logarithms to base 2, and `to_log2` is log2(e)/τ.
+of the columns. w_MN weighs the pairs of a tile, 1.0 with integer labels. Exponentials are powers of two: `_log2` marks
+logarithms to base 2, and `to_log2` is log2(e)/τ.
 """
 
 import triton
@@ -34,7 +35,7 @@ def load_unit(z_ptr, rows, num_rows, row_stride, column_stride, D: tl.constexpr,
     z_RD = tl.load(z_ptr + rows[:, None] * row_stride + dims[None, :] * column_stride, mask=inside, other=0.0)
     z_RD = z_RD.to(tl.float32)
     norm_R = tl.sqrt(tl.sum(z_RD * z_RD, axis=1))
-    norm_R = tl.where(norm_R < SHORTEST, float("inf"), norm_R)
+    norm_R = tl.where(norm_R == float("inf"), float("nan"), tl.where(norm_R < SHORTEST, float("inf"), norm_R))
     return z_RD / norm_R[:, None], norm_R
 
 
@@ -63,14 +64,49 @@ def similarities(
 
 
 @triton.jit
-def add_tile(
-    s_MN, banded, row_labels, own, cols, last, column_label_ptr,
-    top, denominator, similarity, count, inner_top, inner, attracted, to_log2, k1, k2,
-    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr,
-):  # fmt: skip
-    """The sums over a row, with a tile added: top, D, and of the positives Σ s, count, inner top, inner, Σ exp(s/τ).
+def load_labels(label_ptr, rows, num_rows, CLASSES: tl.constexpr, BC: tl.constexpr):
+    """Labels of a block's rows: integers (M,), or BC columns of a label matrix (M, BC), all of them if they fit."""
+    if CLASSES > 0:
+        labels = load_rows(label_ptr, rows, num_rows, 0, CLASSES, BC)
+    else:
+        labels = tl.load(label_ptr + rows, mask=rows < num_rows, other=-1)
+    return labels
 
-    If not `banded`, the tile has only negatives and lies inside. The inner sum is Σ exp(s/τ) in `in` and Σ exp(-s) in
+
+@triton.jit
+def overlaps(
+    row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols,
+    CLASSES: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """w_MN: with a label matrix, the products of its rows."""
+    w_MN = 1.0
+    if CLASSES > 0:
+        w_MN, _ = similarities(
+            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols,
+            CLASSES, BC, BM, BN, CLASSES <= BC, PRECISION,
+        )  # fmt: skip
+    return w_MN
+
+
+@triton.jit
+def shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES: tl.constexpr):
+    if CLASSES > 0:
+        alike_MN = w_MN > 0
+    else:
+        column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
+        alike_MN = row_labels[:, None] == column_labels[None, :]
+    return alike_MN
+
+
+@triton.jit
+def add_tile(
+    s_MN, w_MN, banded, row_labels, own, cols, last, column_label_ptr,
+    top, denominator, similarity, count, inner_top, inner, attracted, to_log2, k1, k2,
+    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr, CLASSES: tl.constexpr,
+):  # fmt: skip
+    """The sums over a row, with a tile added: top, D, and of the positives Σ w s, Σ w, inner top, inner, Σ exp(s/τ).
+
+    If not `banded`, the tile has only negatives and lies inside. The inner sum is Σ w exp(s/τ) in `in` and Σ exp(-s) in
     `auto`, which alone needs the last sum. The tops, to base 2, are subtracted from the exponents: of the inner sum its
     own, of D and the last sum the other. They are 0 unless SHIFTED.
     """
@@ -78,11 +114,13 @@ def add_tile(
     logit_MN = s_MN * to_log2
     if banded:
         inside = cols < last
-        column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
-        positive_MN = (row_labels[:, None] == column_labels[None, :]) & inside[None, :]
+        alike_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES)
+        positive_MN = alike_MN & inside[None, :]
+        negative_MN = ~alike_MN & inside[None, :]
         if HAS_SELF:
             positive_MN = positive_MN & (own[:, None] != cols[None, :])
-        negative_MN = (row_labels[:, None] != column_labels[None, :]) & inside[None, :]
+            if CLASSES > 0:  # a row of zeros shares no label with itself
+                negative_MN = negative_MN & (own[:, None] != cols[None, :])
         if SHIFTED:
             largest_MN = tl.where(negative_MN if APART else positive_MN | negative_MN, logit_MN, float("-inf"))
             if PULLS:
@@ -102,7 +140,10 @@ def add_tile(
                 new_top = tl.where(new_top == float("-inf"), -1.0e30, new_top)
                 inner, inner_top = inner * tl.exp2(inner_top - new_top), new_top
                 inner_MN -= inner_top[:, None]
-            inner += tl.sum(tl.exp2(inner_MN), axis=1)
+            inner_MN = tl.exp2(inner_MN)
+            if KIND == "in":
+                inner_MN *= w_MN
+            inner += tl.sum(inner_MN, axis=1)
         if SHIFTED:
             logit_MN -= top[:, None]
         exp_MN = tl.exp2(logit_MN)
@@ -119,8 +160,8 @@ def add_tile(
                 pull_MN = tl.exp2(tl.log2(k1) - s_MN * LOG2_E - top[:, None])
             part_MN += tl.where(positive_MN, pull_MN, 0.0)
         denominator += tl.sum(part_MN, axis=1)
-        similarity += tl.sum(tl.where(positive_MN, s_MN, 0.0), axis=1)
-        count += tl.sum(tl.where(positive_MN, 1.0, 0.0), axis=1)
+        similarity += tl.sum(tl.where(positive_MN, w_MN * s_MN, 0.0), axis=1)
+        count += tl.sum(tl.where(positive_MN, w_MN, 0.0), axis=1)
     else:
         if SHIFTED:
             new_top = tl.maximum(top, tl.max(logit_MN, axis=1))
@@ -154,18 +195,18 @@ def anchor_loss(top, denominator, similarity, count, inner_top, inner, attracted
 
 @triton.jit
 def add_margins(
-    s_MN, row_labels, own, cols, last, column_label_ptr, log2_N, loss, share, to_log2, k1, HAS_SELF: tl.constexpr
-):
-    """`sincere`, with a tile added: Σ log2(1 + exp(m)) and Σ 1 / (1 + exp(-m)) over positives, m = log N + ε - s/τ."""
+    s_MN, w_MN, row_labels, own, cols, last, column_label_ptr, log2_N, loss, share, to_log2, k1,
+    HAS_SELF: tl.constexpr, CLASSES: tl.constexpr,
+):  # fmt: skip
+    """`sincere`, with a tile added: Σ w log2(1 + exp(m)), Σ w / (1 + exp(-m)) over positives, m = log N + ε - s/τ."""
     inside = cols < last
-    column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
-    positive_MN = (row_labels[:, None] == column_labels[None, :]) & inside[None, :]
+    positive_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES) & inside[None, :]
     if HAS_SELF:
         positive_MN = positive_MN & (own[:, None] != cols[None, :])
     margin_MN = log2_N[:, None] + k1 - s_MN * to_log2
     loss_MN = tl.maximum(margin_MN, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs(margin_MN)))
-    loss += tl.sum(tl.where(positive_MN, loss_MN, 0.0), axis=1)
-    share += tl.sum(tl.where(positive_MN, 1.0 / (1.0 + tl.exp2(-margin_MN)), 0.0), axis=1)
+    loss += tl.sum(tl.where(positive_MN, w_MN * loss_MN, 0.0), axis=1)
+    share += tl.sum(tl.where(positive_MN, w_MN / (1.0 + tl.exp2(-margin_MN)), 0.0), axis=1)
     return loss, share
 
 
@@ -212,10 +253,10 @@ def load_factors(factor_ptr, rows, num_rows, inside):
 
 @triton.jit
 def coefficients(
-    s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
+    s_MN, w_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
     row_mass, row_shift, row_pull, row_inner, row_inner_shift, column_ptr,
     to_log2, pull_factor, k2,
-    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr,
+    HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr, PULLS: tl.constexpr, KIND: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """τ times the gradient of the losses with respect to the similarities of a tile, from rows and columns."""
     inside = cols < num_cols
@@ -228,7 +269,7 @@ def coefficients(
     else:
         h_MN = (row_mass[:, None] + column_mass[None, :]) * tl.exp2(logit_MN)
     if banded:
-        column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
+        alike_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES)
         if KIND == "in" or KIND == "auto":
             column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
         if KIND == "in" or KIND == "auto" or KIND == "sincere":
@@ -255,15 +296,15 @@ def coefficients(
         if KIND == "sincere":
             column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             near_MN = logit_MN - pull_factor
-            attracted_MN -= row_pull[:, None] / (1.0 + tl.exp2(near_MN - row_inner_shift[:, None]))
-            attracted_MN -= column_pull[None, :] / (1.0 + tl.exp2(near_MN - column_inner_shift[None, :]))
+            attracted_MN -= w_MN * (row_pull[:, None] / (1.0 + tl.exp2(near_MN - row_inner_shift[:, None])))
+            attracted_MN -= w_MN * (column_pull[None, :] / (1.0 + tl.exp2(near_MN - column_inner_shift[None, :])))
         elif KIND == "in":
-            attracted_MN -= row_inner[:, None] * tl.exp2(logit_MN - row_inner_shift[:, None])
-            attracted_MN -= column_inner[None, :] * tl.exp2(logit_MN - column_inner_shift[None, :])
+            attracted_MN -= w_MN * (row_inner[:, None] * tl.exp2(logit_MN - row_inner_shift[:, None]))
+            attracted_MN -= w_MN * (column_inner[None, :] * tl.exp2(logit_MN - column_inner_shift[None, :]))
         else:
             column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
-            attracted_MN -= row_pull[:, None] + column_pull[None, :]
-        h_MN = tl.where(row_labels[:, None] == column_labels[None, :], attracted_MN, k2 * h_MN)
+            attracted_MN -= w_MN * (row_pull[:, None] + column_pull[None, :])
+        h_MN = tl.where(alike_MN, attracted_MN, k2 * h_MN)
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.
         h_MN = tl.where(inside[None, :], h_MN, 0.0)
         if HAS_SELF:
@@ -289,10 +330,10 @@ def prepare_kernel(
 @triton.jit
 def load_block(
     row_label_ptr, own_ptr, band_ptr, block, rows, stop_row, num_cols, self_start,
-    HAS_SELF: tl.constexpr, SORTED: tl.constexpr,
+    HAS_SELF: tl.constexpr, SORTED: tl.constexpr, CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Labels of a block's rows, the columns where they meet themselves, and the band with their positives."""
-    row_labels = tl.load(row_label_ptr + rows, mask=rows < stop_row, other=-1)
+    row_labels = load_labels(row_label_ptr, rows, stop_row, CLASSES, BC)
     own = rows + self_start
     if HAS_SELF and SORTED:
         own = tl.load(own_ptr + rows, mask=rows < stop_row, other=-1)
@@ -308,13 +349,13 @@ def statistics_kernel(
     num_rows, num_cols, cols_per_split, self_start, to_log2, k1, k2,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
-    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr, CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The sums of `add_tile` for each anchor and split of the columns, (S, 6, R); (S, 7, R) for `auto`."""
     block, split = tl.program_id(0), tl.program_id(1)
     rows = block * BM + tl.arange(0, BM)
     row_labels, own, band_low, band_high = load_block(
-        row_label_ptr, own_ptr, band_ptr, block, rows, num_rows, num_cols, self_start, HAS_SELF, SORTED
+        row_label_ptr, own_ptr, band_ptr, block, rows, num_rows, num_cols, self_start, HAS_SELF, SORTED, CLASSES, BC
     )
     x_MD = load_rows(x_ptr, rows, num_rows, 0, D, BD)
     zeros = tl.zeros((BM,), dtype=tl.float32)
@@ -327,11 +368,14 @@ def statistics_kernel(
     for start in range(first, last, BN):
         cols = start + tl.arange(0, BN)
         s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
+        w_MN = overlaps(
+            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
+        )
         banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
-            s_MN, banded, row_labels, own, cols, last, column_label_ptr,
+            s_MN, w_MN, banded, row_labels, own, cols, last, column_label_ptr,
             top, denominator, similarity, count, inner_top, inner, attracted,
-            to_log2, k1, k2, HAS_SELF, SHIFTED, PULLS, KIND,
+            to_log2, k1, k2, HAS_SELF, SHIFTED, PULLS, KIND, CLASSES,
         )  # fmt: skip
     out = out_ptr + split * (7 if KIND == "auto" else 6) * num_rows + rows
     tl.store(out, top, mask=rows < num_rows)
@@ -389,13 +433,14 @@ def margins_kernel(
     num_rows, num_cols, self_start, to_log2, k1,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, PRECISION: tl.constexpr,
+    CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The second pass of `sincere`, over the bands only: with log N known, its loss and log D replace `dcl`'s."""
     block = tl.program_id(0)
     rows = block * BM + tl.arange(0, BM)
     inside = rows < num_rows
     row_labels, own, band_low, band_high = load_block(
-        row_label_ptr, own_ptr, band_ptr, block, rows, num_rows, num_cols, self_start, HAS_SELF, SORTED
+        row_label_ptr, own_ptr, band_ptr, block, rows, num_rows, num_cols, self_start, HAS_SELF, SORTED, CLASSES, BC
     )
     at = rows
     if SORTED:
@@ -407,9 +452,13 @@ def margins_kernel(
     for start in range(band_low // BN * BN, band_high, BN):
         cols = start + tl.arange(0, BN)
         s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
-        loss, share = add_margins(
-            s_MN, row_labels, own, cols, num_cols, column_label_ptr, log2_N, loss, share, to_log2, k1, HAS_SELF
+        w_MN = overlaps(
+            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
         )
+        loss, share = add_margins(
+            s_MN, w_MN, row_labels, own, cols, num_cols, column_label_ptr, log2_N, loss, share, to_log2, k1,
+            HAS_SELF, CLASSES,
+        )  # fmt: skip
     loss, log2_D = margin_loss(loss, share, count, log2_N, k1)
     tl.store(stats_ptr + at, loss, mask=inside)
     tl.store(stats_ptr + num_rows + at, log2_D / LOG2_E, mask=inside)
@@ -465,7 +514,7 @@ def gradient_kernel(
     num_rows, num_cols, cols_per_split, self_start, to_log2, pull_factor, k2, first_row, stop_row,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
-    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr,
+    PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr, CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """RESIDENT: a block's gradient, summed over a split of the columns, to out (S, R, D).
 
@@ -477,7 +526,7 @@ def gradient_kernel(
     inside = rows < stop_row
     dims = tl.arange(0, BD)
     row_labels, own, band_low, band_high = load_block(
-        row_label_ptr, own_ptr, band_ptr, block, rows, stop_row, num_cols, self_start, HAS_SELF, SORTED
+        row_label_ptr, own_ptr, band_ptr, block, rows, stop_row, num_cols, self_start, HAS_SELF, SORTED, CLASSES, BC
     )
     row_mass, row_shift, row_pull, row_inner, row_inner_shift = load_factors(row_ptr, rows, num_rows, inside)
     x_MD = load_rows(x_ptr, rows, stop_row, 0, D, BD)
@@ -489,11 +538,14 @@ def gradient_kernel(
         s_MN, y_ND = similarities(
             x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION
         )
+        w_MN = overlaps(
+            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
+        )
         banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
         h_MN = coefficients(
-            s_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
+            s_MN, w_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, column_ptr,
-            to_log2, pull_factor, k2, HAS_SELF, SHIFTED, PULLS, KIND,
+            to_log2, pull_factor, k2, HAS_SELF, SHIFTED, PULLS, KIND, CLASSES,
         )  # fmt: skip
         if RESIDENT:
             grad_MD = tl.dot(h_MN.to(y_ND.dtype), y_ND, grad_MD, input_precision=PRECISION)
@@ -554,6 +606,7 @@ def small_statistics_kernel(
     z_ptr, label_ptr, out_ptr, num, row_stride, column_stride, to_log2, temperature, k1, k2, scale,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     PULLS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """(7, N) for each anchor of a small batch: loss, number of positives, and the five factors of its gradient.
 
@@ -561,7 +614,7 @@ def small_statistics_kernel(
     than launching another kernel.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    row_labels = tl.load(label_ptr + rows, mask=rows < num, other=-1)
+    row_labels = load_labels(label_ptr, rows, num, CLASSES, BC)
     x_MD, _row_norm = load_unit(z_ptr, rows, num, row_stride, column_stride, D, BD)
     if HALF:
         x_MD = x_MD.to(tl.float16)
@@ -571,10 +624,11 @@ def small_statistics_kernel(
         cols = start + tl.arange(0, BN)
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
+        w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
-            s_MN, True, row_labels, rows, cols, num, label_ptr,
+            s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
             top, denominator, similarity, count, inner_top, inner, attracted,
-            to_log2, k1, k2, True, False, PULLS, KIND,
+            to_log2, k1, k2, True, False, PULLS, KIND, CLASSES,
         )  # fmt: skip
     loss, log2_D, log2_S, count = anchor_loss(
         top, denominator, similarity, count, inner_top, inner, attracted, temperature, KIND
@@ -585,8 +639,9 @@ def small_statistics_kernel(
             cols = start + tl.arange(0, BN)
             y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
             s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
+            w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
             losses, share = add_margins(
-                s_MN, row_labels, rows, cols, num, label_ptr, log2_S, losses, share, to_log2, k1, True
+                s_MN, w_MN, row_labels, rows, cols, num, label_ptr, log2_S, losses, share, to_log2, k1, True, CLASSES
             )
         loss, log2_D = margin_loss(losses, share, count, log2_S, k1)
     tl.store(out_ptr + rows, loss, mask=rows < num)
@@ -600,11 +655,12 @@ def small_gradient_kernel(
     to_log2, temperature, pull_factor, k2, scale, MEAN: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     PULLS: tl.constexpr, KIND: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of a small batch's losses, by the first program, and its gradient with respect to z."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < num
-    row_labels = tl.load(label_ptr + rows, mask=inside, other=-1)
+    row_labels = load_labels(label_ptr, rows, num, CLASSES, BC)
     factor_ptr = anchor_ptr + 2 * num
     row_mass, row_shift, row_pull, row_inner, row_inner_shift = load_factors(factor_ptr, rows, num, inside)
     x_MD, norm_M = load_unit(z_ptr, rows, num, row_stride, column_stride, D, BD)
@@ -619,10 +675,11 @@ def small_gradient_kernel(
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         y_ND = y_ND.to(x_dot_MD.dtype)
         s_MN = tl.dot(x_dot_MD, tl.trans(y_ND), input_precision=PRECISION)
+        w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
         h_MN = coefficients(
-            s_MN, True, row_labels, rows, cols, num, label_ptr,
+            s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, factor_ptr,
-            to_log2, pull_factor, k2, True, False, PULLS, KIND,
+            to_log2, pull_factor, k2, True, False, PULLS, KIND, CLASSES,
         )  # fmt: skip
         grad_MD = tl.dot(h_MN.to(y_ND.dtype), y_ND, grad_MD, input_precision=PRECISION)
         losses += tl.load(anchor_ptr + cols, mask=cols < num, other=0.0)

@@ -55,8 +55,8 @@ def tcl_loss(
         z: (N, d) embeddings, all views stacked; or (B, V, d) for V views of B samples. Labels and positives are then
             those of the samples, and `none` returns B·V values, sample by sample.
         labels: (N,) integers in a tensor, array or list; the same label makes two embeddings positives of each other.
-            Or an (N, C) matrix of memberships in C classes, multi-hot or soft: it equals positives=Y @ Y.T, never
-            writes out that product, and runs as `dense` or `chunked`, also on a GPU.
+            Or an (N, C) matrix of memberships in C classes, multi-hot or soft: it equals positives=Y @ Y.T, and no
+            backend but `dense` writes out that product.
         positives: instead of labels, an (N, N) bool mask, or weights: row i says who is positive for anchor i
             and how much each counts in the mean. It need not be symmetric, and its diagonal is ignored. Weights that
             require a gradient get it from `dense`, which `auto` then chooses.

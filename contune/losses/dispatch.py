@@ -51,11 +51,11 @@ def pair_loss(
         None if y is None else y.to(z.device, wide if is_matrix else torch.int64).contiguous()
         for y in (labels, candidate_labels)
     )
-    matrix = labels if is_matrix else positives
 
     spread = whole_batch and distributed.world_size() > 1
     learns_temperature = isinstance(settings.temperature, Tensor)
-    num_pairs = z.shape[0] * (z if candidates is None else candidates).shape[0]
+    # A process without rows chooses as the others do, because all of them exchange embeddings.
+    num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learns_temperature
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
         words = f"{settings.kind} {settings.precision} {settings.reduction} {backend}"
@@ -66,7 +66,7 @@ def pair_loss(
     learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
     problem = None
     if backend == "fused":
-        problem = fused.unsupported(z, matrix, settings)
+        problem = fused.unsupported(z, labels, settings)
     if backend in ("chunked", "fused") and (learns_temperature or learns_positives):
         problem = f"has no gradient for {'the temperature' if learns_temperature else 'positives'}; 'dense' has one"
     elif spread and (backend == "dense" or learns_temperature):
@@ -76,7 +76,7 @@ def pair_loss(
     if backend == "auto" or not num_pairs:
         if learns_temperature:
             backend = "dense"
-        elif num_pairs and z.is_cuda and fused.unsupported(z, matrix, settings) is None:
+        elif num_pairs and z.is_cuda and fused.unsupported(z, labels, settings) is None:
             backend = "fused"
         elif learns_positives:
             backend = "dense"

@@ -219,7 +219,7 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
-    block = pair_block(z_ND[rows], y_CD, groups_N[rows, None] == groups_C, own_N[rows], knobs.temperature)
+    block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows], knobs.temperature)
     numbers = (knobs.k1, knobs.k2, knobs.variant, knobs.relative)
     totals = response_sums(block, block.kinds(), *numbers, supcon=supcon)
     names = [name for name in totals if not name.endswith("pushed_away_share")]

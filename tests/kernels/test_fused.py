@@ -41,6 +41,7 @@ GRID = all_pairs(
     candidates=(0, 77),
     asking=("both", "anchors", "candidates"),
     loss=tuple(LOSSES),
+    pairs=("labels", "matrix"),
 )
 LARGE = [
     Case(1, 64),
@@ -59,6 +60,7 @@ SMALL = all_pairs(
     reduction=("sum", "mean"),
     layout=("plain", "turned", "gaps"),
     loss=tuple(LOSSES),
+    pairs=("labels", "matrix"),
 )
 ROADS = [
     Case(130, 32, "two", 0.1, 5000.0, 1.5),
@@ -71,6 +73,8 @@ ROADS = [
     *(Case(130, 32, "two", 0.1, 0.3, 1.3, loss=loss) for loss in ("auto", "epsilon")),
     *(Case(70, 64, "half", 0.01, 0.3, 1.3, candidates=130, loss=loss) for loss in ("auto", "sincere", "dcl")),
     Case(140, 260, "half", loss="sincere"),
+    *(Case(70, 64, "half", 0.1, 0.3, 1.3, candidates=130, pairs="matrix", loss=loss) for loss in LOSSES),
+    Case(140, 260, "two", variant="in", pairs="matrix"),
 ]
 """One for each way through the kernels."""
 
