@@ -1,9 +1,12 @@
-"""The methods, one file each. METHODS is the registry of their names."""
+"""The methods, one file each. METHODS is the registry of their names. Here nothing imports torch."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from contune.errors import unknown
-from contune.methods.base import Method, Output
+
+if TYPE_CHECKING:
+    from contune.methods.base import Method
 
 METHODS = {
     "tcl": "tcl:TCL",
@@ -29,12 +32,9 @@ METHODS = {
 """Name to the module in this folder and the class in it. `find_method` imports it."""
 
 
-def find_method(name: str) -> type[Method]:
+def find_method(name: str) -> "type[Method]":
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     module, _, class_name = METHODS[name].partition(":")
-    method: type[Method] = getattr(import_module(f"contune.methods.{module}"), class_name)
+    method: "type[Method]" = getattr(import_module(f"contune.methods.{module}"), class_name)
     return method
-
-
-__all__ = ["METHODS", "Method", "Output", "find_method"]
