@@ -2,7 +2,7 @@
 
 python examples/sklearn_pipeline.py [EPOCHS]
 
-Prints the test accuracy of logistic regression: 94.0 % on raw pixels, 98.4 % on learned features after the default 10
+Prints the test accuracy of logistic regression: 94.0 % on raw pixels, 97.9 % on learned features after the default 10
 epochs.
 """
 
