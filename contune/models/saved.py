@@ -29,7 +29,7 @@ ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 LARGEST_IMAGE = 8192
 """Pixels per side. A file that claims more is damaged."""
 _DIGEST = "sha256"
-_DAMAGED = (SafetensorError, ValueError, TypeError, KeyError, RecursionError)
+_DAMAGED = (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
