@@ -66,6 +66,12 @@ class AugmentConfig:
     """Augmented views of each image in a batch."""
     per_view: tuple[str, ...] = ()
     """A policy for each view instead of one for all: `simaugment; simaugment; simaugment size=16 blur=0`."""
+    mix: str = one_of("none", ("none", "cutmix", "mixup"))
+    """Mix the views and labels of two images: `cutmix` pastes a square, `mixup` averages pixels."""
+    mix_alpha: float = ranged(1.0, above=0.0)
+    """The share of each image is drawn from Beta(α, α). Below 1, one of the two prevails."""
+    mix_probability: float = ranged(0.5, low=0.0, high=1.0)
+    """The share of images that are mixed."""
 
 
 @dataclass(kw_only=True)
@@ -172,7 +178,13 @@ MACHINE_SETTINGS = (
     "data.workers",
 )
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
-ADDED_SETTINGS: dict[str, Any] = {"method.r": 0.3, "optim.micro_batch": 0}
+ADDED_SETTINGS: dict[str, Any] = {
+    "method.r": 0.3,
+    "optim.micro_batch": 0,
+    "augment.mix": "none",
+    "augment.mix_alpha": 1.0,
+    "augment.mix_probability": 0.5,
+}
 """Settings that older versions did not have, with their defaults. At these they are not part of a fingerprint."""
 
 

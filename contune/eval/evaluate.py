@@ -11,7 +11,7 @@ from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
-from contune.eval.measures import MEASURES, PREFERENCES, TOP1
+from contune.eval.measures import MAP, MEASURES, PREFERENCES, SEVERAL_LABELS, TOP1
 from contune.eval.probes import WEIGHT_PENALTY, Capture, extract_features, fit_logistic, knn_scores, train_linear
 from contune.models.saved import Classifier, EncoderSpec
 
@@ -28,7 +28,7 @@ class Evaluation:
     features_MD: Tensor
     """Of the measured split, on the CPU."""
     classifier: Classifier | None = None
-    """The one trained with the encoder, else the best probe; None without labels or a linear probe."""
+    """The one trained with the encoder, else the best probe; None without one label per image or a linear probe."""
 
 
 def evaluate(
@@ -65,7 +65,7 @@ def evaluate(
     layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
-        protocol = MEASURES[key].protocol.format(**values)
+        protocol = MEASURES[key].protocol.format(**values) + (SEVERAL_LABELS if labels_N.dim() == 2 else "")
         found.append(score(key, scores_MK, labels_M, class_names, protocol=protocol, split=settings.split))
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
@@ -93,10 +93,20 @@ def evaluate(
         if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
             add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, "pixels-")
     best = None
-    if key := next((key for key in PREFERENCES[TOP1] if key in layers), None):
+    key = next((key for key in PREFERENCES[TOP1] if key in layers), None)
+    if key and labels_N.dim() == 1:
         weight_KD, bias_K = (tensor.detach().cpu() for tensor in layers[key])
         best = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
     return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)
+
+
+def average_precisions(scores_NK: Tensor, labels_NK: Tensor) -> dict[int, float]:
+    """In per cent, of each class that has images: the mean of the precision at the place of each of them."""
+    from sklearn.metrics import average_precision_score
+
+    truth_NK, scores = (labels_NK > 0).cpu().numpy(), scores_NK.detach().float().cpu().numpy()
+    present = [k for k in range(truth_NK.shape[1]) if truth_NK[:, k].any()]
+    return {k: 100 * float(average_precision_score(truth_NK[:, k], scores[:, k])) for k in present}
 
 
 def score(
@@ -104,21 +114,29 @@ def score(
 ) -> dict[str, Any]:
     """An entry of result.json's `measures`: accuracies in per cent of scores (higher is likelier) for K classes.
 
-    `top5` is None where there are fewer than six classes.
+    `top5` is None where there are fewer than six classes. Of a label matrix (N, K), several labels per image, a hit is
+    any of an image's labels, `map` is the mean average precision, and `per_class` has the precision of each class.
     """
     labels_N = labels_N.to(scores_NK.device)
-    num_classes = scores_NK.shape[1]
-    hits_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices == labels_N[:, None]
+    num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
+    top_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices
+    hits_N5 = labels_N.gather(1, top_N5) > 0 if is_matrix else top_N5 == labels_N[:, None]
     hit_N = hits_N5[:, 0]
 
     def percent(hit_N: Tensor) -> float:
         return float(100 * hit_N.sum().item() / len(hit_N))
 
+    if is_matrix:
+        precisions = average_precisions(scores_NK, labels_N)
+        by_class = {class_names[k]: precision for k, precision in precisions.items()}
+    else:
+        by_class = {class_names[k]: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
     return {
         "name": key,
         "top1": percent(hit_N),
         "top5": percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
-        "per_class": {class_names[k]: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()},
+        **({MAP: sum(by_class.values()) / max(1, len(by_class))} if is_matrix else {}),
+        "per_class": by_class,
         "protocol": protocol,
         "split": split,
         "num_images": len(labels_N),

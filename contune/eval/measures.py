@@ -47,6 +47,10 @@ _ROWS = (
      "the neighbours’ vote on pixels instead of features"),
 )  # fmt: skip
 
+MAP = "map"
+"""Mean average precision, in the entries of result.json's `measures` for data with several labels per image."""
+SEVERAL_LABELS = "; several labels per image: one sigmoid per class, mean average precision"
+"""Added to a protocol then."""
 MEASURES: dict[str, Measure] = {row[0]: Measure(*row) for row in _ROWS}
 
 TOP1, LINEAR, FAST, CLASSIFIER, KNN = "top1", "linear", "fast", "classifier", "knn"

@@ -18,6 +18,7 @@ from contune.data.augment import Augmenter, eval_transform
 from contune.data.loader import Loader, in_order
 from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
+from contune.methods.base import classification_loss
 from contune.models.saved import EncoderSpec
 
 if TYPE_CHECKING:
@@ -89,9 +90,13 @@ def knn_scores(
     parts = []
     for test_CD in F.normalize(test_MD, dim=1).split(KNN_CHUNK):
         nearest = (test_CD @ train_ND.T).topk(k, dim=1)
-        votes_CK = test_CD.new_zeros(len(test_CD), num_classes)
         # Relative to the nearest, so that a small temperature cannot overflow.
         weights_Ck = ((nearest.values - nearest.values[:, :1]) / temperature).exp()
+        if labels_N.dim() == 2:  # shares of the vote, which images can be ranked by
+            shares_Ck1 = (weights_Ck / weights_Ck.sum(dim=1, keepdim=True))[:, :, None]
+            parts.append((shares_Ck1 * labels_N[nearest.indices]).sum(dim=1))
+            continue
+        votes_CK = test_CD.new_zeros(len(test_CD), num_classes)
         parts.append(votes_CK.scatter_add_(1, labels_N[nearest.indices], weights_Ck))
     return torch.cat(parts)
 
@@ -119,7 +124,8 @@ def fit_logistic(
 ) -> Logistic:
     """The fast linear probe: multinomial logistic regression on standardised features, fitted by L-BFGS.
 
-    Minimises mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate.
+    Minimises mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate. With a label
+    matrix (N, K), several labels per image, it is a logistic regression for each class.
     """
     mean_D = train_ND.mean(dim=0)
     std_D = train_ND.std(dim=0)
@@ -134,7 +140,7 @@ def fit_logistic(
 
     def objective() -> Tensor:
         solver.zero_grad()
-        loss = F.cross_entropy(x_ND @ weight_DK + bias_K, labels_N)
+        loss = classification_loss(x_ND @ weight_DK + bias_K, labels_N, multilabel=labels_N.dim() == 2)
         loss = loss + weight_penalty / 2 * weight_DK.square().sum()
         loss.backward()
         return loss
@@ -180,7 +186,7 @@ def train_linear(
         (view_BCHW,) = augmenter.apply(images_BCHW, augmenter.draw(batch, generator))
         with torch.no_grad(), autocast():
             features_BD = encoder(view_BCHW)
-        loss = F.cross_entropy(classifier(features_BD.float()), labels_B)
+        loss = classification_loss(classifier(features_BD.float()), labels_B, multilabel=labels_B.dim() == 2)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

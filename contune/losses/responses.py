@@ -7,7 +7,7 @@ Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch import Tensor
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import LossSettings, normalized
+from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.dispatch import check_pairs, check_settings, flattened, overlap
 
 BLOCK_PAIRS = 2**22
@@ -50,27 +51,30 @@ class Coefficients(NamedTuple):
 class PairBlock(NamedTuple):
     """Some anchors with all their candidates. Anchors without a positive have no pairs."""
 
-    temperature: float
     sim_RC: Tensor
     weights_RC: Tensor
     """Above 0 for positives, 0 elsewhere."""
     positive_RC: Tensor
     negative_RC: Tensor
 
-    def coefficients(self, k1: float, k2: float, variant: str = "out", relative: bool = False) -> Coefficients:
-        """Computed from logarithms, so that no τ, k1 or k2 overflows. For `relative` see `LossSettings`."""
-        check_settings(LossSettings(self.temperature, k1, k2, variant))
-        logits_RC, positive_RC, negative_RC = self.sim_RC / self.temperature, self.positive_RC, self.negative_RC
-        log_pos_R, log_neg_R, log_pull_R = (
-            terms_RC.masked_fill(~mask_RC, -math.inf).logsumexp(dim=1)
-            for terms_RC, mask_RC in ((logits_RC, positive_RC), (logits_RC, negative_RC), (-self.sim_RC, positive_RC))
-        )
-        log_k1: Any
-        log_k1, log_k2 = (math.log(k) if k > 0 else -math.inf for k in (k1, k2))
-        if relative:  # an anchor without a positive has none of these terms
-            log_k1 = (log_k1 + log_pos_R - log_pull_R).nan_to_num(-math.inf)
+    def log_k1(self, settings: LossSettings) -> Tensor:
+        """(R,) logarithms of each anchor's k1, -inf for `auto` where it has no positive."""
+        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), settings.k1).log()
+        if settings.relative:
+            log_ratio_R = _row_sums(self.sim_RC / settings.temperature, self.positive_RC) - _row_sums(
+                -self.sim_RC, self.positive_RC
+            )
+            log_k1_R = (log_k1_R + log_ratio_R).nan_to_num(-math.inf)
+        return log_k1_R
+
+    def coefficients(self, settings: LossSettings) -> Coefficients:
+        """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+        settings = check_settings(settings)
+        logits_RC, positive_RC, negative_RC = self.sim_RC / settings.temperature, self.positive_RC, self.negative_RC
+        log_k1_R, log_k2 = self.log_k1(settings), math.log(settings.k2) if settings.k2 > 0 else -math.inf
+        log_pos_R, log_neg_R = _row_sums(logits_RC, positive_RC), _row_sums(logits_RC, negative_RC)
         log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, log_pull_R + log_k1)
+        log_D_R = torch.logaddexp(log_D_R, _row_sums(-self.sim_RC, positive_RC) + log_k1_R)
         log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
         weights_RC = self.weights_RC
         if variant == "in":

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, permutations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
@@ -69,6 +70,8 @@ class Method(nn.Module):
     """The head on the features, in a method that has one."""
     classifier: nn.Linear | None
     """Features to class scores, in a method that trains a classifier with the encoder."""
+    multilabel: bool = False
+    """Whether an image has several labels: then each class is a question of its own."""
     guess: Guess | None = None
     """For methods that predict prototypes; None where no such loss is known."""
 
@@ -157,6 +160,26 @@ def ids_of_views(z_ND: Tensor, num_views: int) -> Tensor:
     num = len(z_ND) // num_views
     ids_B = torch.arange(num, device=z_ND.device) + distributed.rank() * num
     return ids_B.repeat(num_views)
+
+
+def classification_loss(
+    logits_NK: Tensor, labels_N: Tensor, *, multilabel: bool = False, label_smoothing: float = 0.0
+) -> Tensor:
+    """Cross-entropy with (N,) labels or (N, K) rows of probabilities, averaged over rows.
+
+    multilabel: binary cross-entropy with an (N, K) matrix instead, summed over classes.
+    """
+    if not multilabel:
+        return F.cross_entropy(logits_NK, labels_N, label_smoothing=label_smoothing)
+    targets_NK = labels_N + label_smoothing * (0.5 - labels_N)
+    return F.binary_cross_entropy_with_logits(logits_NK, targets_NK, reduction="sum") / len(logits_NK)
+
+
+def top1(logits_NK: Tensor, labels_N: Tensor) -> Tensor:
+    """The share of rows whose highest logit is that of their label; of a label matrix, how much it counts there."""
+    guess_N = logits_NK.argmax(dim=1)
+    hits_N = guess_N == labels_N if labels_N.dim() == 1 else labels_N.gather(1, guess_N[:, None])
+    return hits_N.float().mean()
 
 
 def at_least_float32(z: Tensor) -> Tensor:

@@ -2,19 +2,19 @@
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.methods.base import Method, Output, labels_of_views
+from contune.methods.base import Method, Output, classification_loss, labels_of_views, top1
 from contune.settings import ranged
 
 
 class CrossEntropy(Method):
-    """A linear classifier on the features of any number of views."""
+    """A linear classifier on the features of any number of views; for several labels per image, one sigmoid a class."""
 
     @dataclass(kw_only=True)
     class Settings(Method.Settings):
         label_smoothing: float = ranged(0.0, low=0.0, high=1.0)
+        """Share of each target that is spread over all classes."""
 
     settings: Settings
 
@@ -29,6 +29,7 @@ class CrossEntropy(Method):
     def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
         logits_NK, labels_N = z_ND, labels_of_views(labels_B, num_views)
         # Each rank takes the mean over its own rows: the average over ranks is the mean over the global batch.
-        loss = F.cross_entropy(logits_NK.float(), labels_N, label_smoothing=self.settings.label_smoothing)
-        accuracy = (logits_NK.detach().argmax(dim=1) == labels_N).float().mean()
+        smoothing = self.settings.label_smoothing
+        loss = classification_loss(logits_NK.float(), labels_N, multilabel=self.multilabel, label_smoothing=smoothing)
+        accuracy = top1(logits_NK.detach(), labels_N)
         return Output(loss=loss, features_ND=features_ND, metrics={"train_top1": accuracy})

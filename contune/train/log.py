@@ -21,7 +21,7 @@ import contune
 from contune import distributed
 from contune.console import say
 from contune.errors import UserError
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, judged_by
 from contune.files import atomic_file, sync, unwritable, write_atomic
 
 METRICS = "metrics.jsonl"
@@ -180,8 +180,9 @@ def build_result(
     }
     for column in (LINEAR, KNN, CLASSIFIER):
         if score := judged_by({"measures": scores}, column):
-            for key in ("top1", "top5", "protocol"):
-                result[f"{column}_{key}"] = score[key]
+            for key in ("top1", "top5", MAP, "protocol"):
+                if key in score:
+                    result[f"{column}_{key}"] = score[key]
     return result | {
         "split": config["eval"]["split"],
         "epochs": config["optim"]["epochs"],

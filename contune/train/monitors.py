@@ -17,7 +17,7 @@ from contune import distributed
 from contune.console import Advance, say
 from contune.errors import UserError
 from contune.losses.responses import logged_responses
-from contune.methods.base import Method, Output
+from contune.methods.base import Method, Output, classification_loss, top1
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.train.engine import CHECKED, TAKEN
@@ -124,7 +124,8 @@ def gradient_responses(method: Method, state: Mapping[str, Tensor]) -> dict[str,
 class OnlineProbe:
     """eval.online: a linear classifier that learns from detached features. SGD at 0.1, no decay, as solo-learn's."""
 
-    def __init__(self, num_features: int, num_classes: int, device: torch.device) -> None:
+    def __init__(self, num_features: int, num_classes: int, device: torch.device, *, multilabel: bool = False) -> None:
+        self.multilabel = multilabel
         self.classifier = nn.Linear(num_features, num_classes).to(device)
         self.trained = distributed.wrap(self.classifier, device)
         fused = device.type == "cuda"
@@ -133,12 +134,11 @@ class OnlineProbe:
     def step(self, features_ND: Tensor, labels_N: Tensor) -> dict[str, Tensor]:
         """One step on the features of a training batch; its loss and accuracy there."""
         logits_NK = self.trained(features_ND.float())
-        loss = F.cross_entropy(logits_NK, labels_N)
+        loss = classification_loss(logits_NK, labels_N, multilabel=self.multilabel)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        accuracy = (logits_NK.argmax(dim=1) == labels_N).float().mean()
-        return {"online_loss": loss.detach(), "online_top1": accuracy}
+        return {"online_loss": loss.detach(), "online_top1": top1(logits_NK.detach(), labels_N)}
 
     def state_dict(self) -> dict[str, Any]:
         return {"classifier": self.classifier.state_dict(), "optimizer": self.optimizer.state_dict()}

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,8 @@ def _train(
                     config=config.to_dict(),
                     metrics=metrics,
                     class_names=setup.dataset.class_names,
-                    images=test_set,
+                    # The report shows one label per image.
+                    images=replace(test_set, labels=None) if test_set and method.multilabel else test_set,
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
                     features_MD=None if evaluation is None else evaluation.features_MD,

@@ -11,7 +11,7 @@ from contune import distributed
 from contune.config import AugmentConfig, Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, Policy, build_policy
+from contune.data.augment import Augmenter, Mix, Policy, build_policy
 from contune.data.datasets import no_such_place, where_labels_may_be
 from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
@@ -59,6 +59,12 @@ class Setup:
                 built[text] = build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
         return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
 
+    def mix(self) -> Mix | None:
+        augment = self.config.augment
+        if augment.mix == "none":
+            return None
+        return Mix(augment.mix, augment.mix_alpha, augment.mix_probability, self.num_classes)
+
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""
         if self.config.eval.split == "test":
@@ -77,7 +83,7 @@ class Setup:
         fraction = data.test_fraction if split == "test" else data.val_fraction
         if not fraction:
             return f"set data.{split}_fraction=0.2"
-        if train.labels is not None and int(train.labels.bincount().max()) == 1:
+        if train.labels is not None and train.labels.dim() == 1 and int(train.labels.bincount().max()) == 1:
             return "every class has only one image, so add images or a separate split"
         return f"data.{split}_fraction={fraction:g} of {len(train)} images is none, so raise it"
 
@@ -161,11 +167,13 @@ def build_method(setup: Setup) -> Method:
             f"method {name} learns from labels and {dataset.name} has {found} "
             "train without labels by the recipe images-ssl, or add method.name=simclr"
         )
-    if settings.needs_labels and labels is not None and len(labels.unique()) < 2:
+    multilabel = labels is not None and labels.dim() == 2
+    if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
     torch.manual_seed(config.run.seed)
     encoder = setup.spec.build()
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
+    method.multilabel = multilabel
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
 
@@ -191,8 +199,8 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
     if config.data.sampler == "shuffle":
         num_steps = num_images // batch
         return shuffled_order(num_images, seed, epoch)[: num_steps * batch].view(num_steps, batch)
-    if labels_N is None:
-        raise UserError("data.sampler=balanced needs labels and this data has none; use data.sampler=shuffle")
+    if labels_N is None or labels_N.dim() == 2:
+        raise UserError("data.sampler=balanced needs one label per image; use data.sampler=shuffle")
     classes, images, extra = balanced_shares(config, labels_N)
     return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 

@@ -57,6 +57,7 @@ class Trainer:
         self.num_steps = self.steps_per_epoch * self.optim.epochs
         self.log_every = log_interval(self.run.log_every, self.num_steps)
         self.augmenter = setup.augmenter(view_policies(config.augment))
+        self.mix = setup.mix()
         self.views_per_step = self.optim.batch_images * len(self.augmenter.policies)
         fusable = False
         if can_capture(setup.device):
@@ -85,7 +86,7 @@ class Trainer:
         if config.eval.online:
             if loader.labels_N is None:
                 raise UserError("eval.online=true needs labels and this data has none; leave it off")
-            self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device)
+            self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
         advice = f"lower optim.lr (now {optim.lr:g}) or raise method.temperature, in a new folder"
         self.watch = Watch(
             method,
@@ -161,6 +162,8 @@ class Trainer:
         drawn = self.augmenter.draw(self.optim.batch_images, self.generator, self.rows)
         at_once = -(-self.optim.micro_batch // len(self.augmenter.policies))
         views = self.augmenter.apply(images_BCHW, drawn, self.setup.view_dtype, at_once)
+        if self.mix is not None:
+            views, labels_B = self.mix(views, labels_B, self.generator)
         self.optimizer.zero_grad()
         output = (self._cached_backward if self.optim.micro_batch else self._backward)(views, labels_B)
         self.optimizer.step()

@@ -42,11 +42,25 @@ def test_top1_top5_and_per_class_by_hand() -> None:
     assert few["top5"] is None
 
 
-def run(*, labelled: bool = True, classifier: nn.Linear | None = None, **settings: object) -> Evaluation:
-    """Of an untrained encoder on images of two brightnesses."""
+def test_mean_average_precision_by_hand() -> None:
+    scores_NK = torch.tensor([[4.0, 1, 0], [3, 2, 0], [2, 3, 0], [1, 4, 0]])
+    labels_NK = torch.tensor([[1.0, 1, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]])
+    found = score("knn", scores_NK, labels_NK, NAMES[:3], protocol="", split="test")
+    by_class = {"a": 100 * (1 + 2 / 3) / 2, "b": 100 * (1 + 2 / 3 + 3 / 4) / 3}  # no image has the class c
+    assert found["per_class"] == pytest.approx(by_class)
+    assert found["map"] == pytest.approx(sum(by_class.values()) / 2)
+    assert found["top1"] == 50.0, "the first and the last image"
+
+
+def run(
+    *, labelled: bool = True, several: bool = False, classifier: nn.Linear | None = None, **settings: object
+) -> Evaluation:
+    """Of an untrained encoder on images of two brightnesses; several: some images have both labels."""
     torch.manual_seed(0)
     labels_N = torch.arange(60) % 2
     images = (torch.randint(0, 80, (60, 1, 8, 8)) + 170 * labels_N[:, None, None, None]).to(torch.uint8)
+    if several:
+        labels_N = torch.nn.functional.one_hot(labels_N).float().index_fill(0, torch.arange(0, 60, 7), 1.0)
     loaders = [
         ResidentLoader(images[part], labels_N[part] if labelled else None) for part in (slice(40), slice(40, 60))
     ]
@@ -83,6 +97,13 @@ def test_the_measures_of_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_labels_there_are_only_features() -> None:
     found = run(labelled=False)
     assert (found.scores, found.classifier, len(found.features_MD)) == ([], None, 20)
+
+
+def test_several_labels_per_image() -> None:
+    found = run(several=True, linear="paper")
+    assert names(found) == ["linear-fast", "knn", "linear", "pixels-linear-fast", "pixels-knn"]
+    assert all(one["map"] > 60 and "mean average precision" in one["protocol"] for one in found.scores)
+    assert found.classifier is None
 
 
 def test_the_classifier_that_is_kept() -> None:

@@ -23,7 +23,8 @@ from contune.train.log import read_checkpoint, save_checkpoint
 from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.train.trainer import Trainer
 
-RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.6", "eval.linear=none", "eval.online=true")
+RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.6", "eval.linear=none", "eval.online=true",
+       "augment.mix=cutmix")  # fmt: skip
 STEPS = 3 * 5
 WITH_STATE = ("byol", "moco-v2", "swav")
 """Methods with a network or a queue beside the trained one; `make test-slow` tests the others."""

@@ -3,18 +3,23 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import read_json, train
+import torch
+import torch.nn.functional as F
+from command_line import read_json, read_lines, train
 from pictures import write_classes, write_flat
 
 from contune import files
+from contune.data import ImageSet, load_dataset
 from contune.errors import UserError
 from contune.recipes import RECIPES
+from contune.report.page import write_report
 from contune.run import RunFolder
-from contune.train import log, session
+from contune.train import log, session, setup
 from contune.train.session import evaluate_run
 
 SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
@@ -118,3 +123,25 @@ def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_i
     assert not list(folder.path.glob("*.part"))
     assert train_it()["measures"]
     assert (folder.path / name).exists()
+
+
+@pytest.mark.parametrize("method", ["tcl", "cross-entropy"])
+def test_several_labels_per_image(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits that are labeled twice, by what they are and as even or odd: a matrix of labels."""
+
+    def labeled_twice(images: ImageSet | None) -> ImageSet | None:
+        if images is None or images.labels is None:
+            return images
+        parts = [F.one_hot(images.labels, 10), F.one_hot(images.labels % 2, 2)]
+        return replace(images, labels=torch.cat(parts, dim=1).float())
+
+    digits = load_dataset("digits", val_fraction=0.6)
+    parts = {name: labeled_twice(getattr(digits, name)) for name in ("train", "test", "val")}
+    dataset = replace(digits, class_names=(*digits.class_names, "even", "odd"), **parts)  # type: ignore[arg-type]
+    monkeypatch.setattr(setup, "load_dataset", lambda *_, **__: dataset)
+    overrides = [f"method.name={method}", "optim.epochs=3", "eval.online=true", "augment.mix=cutmix"]
+    result = session.train(RECIPES["digits"]().override(overrides), tmp_path / "run", write_report=write_report)
+    assert 50 < result["linear_map"] == result["measures"][0]["map"]
+    assert result["measures"][0]["per_class"].keys() == set(dataset.class_names)
+    assert read_lines(tmp_path / "run")[-1]["online_top1"] > 0.5
+    assert "training report" in (tmp_path / "run" / "report.html").read_text()

@@ -42,15 +42,16 @@ def launched(folder: Path, *settings: str, max_restarts: int = 0) -> "subprocess
     return start("train", *settings, *PLAIN, "--out", folder, launcher=("torch.distributed.run", *options))
 
 
-@pytest.mark.parametrize("micro_batch", [0, pytest.param(24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("in_chunks", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in RATES])
-def test_losses_and_weights_follow_the_single_process(method: str, micro_batch: int, tmp_path: Path) -> None:
-    """Also if they encode their part of the batch in chunks."""
-    if micro_batch and method not in ("tcl", "supcon", "simclr", "cross-entropy"):
+def test_losses_and_weights_follow_the_single_process(method: str, in_chunks: bool, tmp_path: Path) -> None:
+    """Also if they encode their part of the batch in chunks, and mix images of one another."""
+    if in_chunks and method not in ("tcl", "supcon", "simclr", "cross-entropy"):
         pytest.skip("a queue, a momentum encoder, or batch norm in the head")
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method))
-    with launched(shared, *arguments, f"optim.micro_batch={micro_batch}") as process:
+    arguments += ("augment.mix=cutmix",) if in_chunks else ()
+    with launched(shared, *arguments, *["optim.micro_batch=24"] * in_chunks) as process:
         train(alone, *arguments)
         printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed

@@ -9,11 +9,13 @@ B: samples, V: views of one policy, C: channels, H, W: height, width.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from contune import distributed
 from contune.data.augment import ops
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
 from contune.device import HAS_TRITON
@@ -212,3 +214,57 @@ class Augmenter:
                     by_image[name] = value_BV.contiguous().numpy()
                 groups.append((policy, tuple(views), by_image))
         return Crops(len(self.policies), tuple(groups))
+
+
+class Mix(NamedTuple):
+    """CutMix (Yun et al. 2019) or Mixup (Zhang et al. 2018) of augmented views, within the global batch.
+
+        for each image i, with probability `probability`:
+            j = another image of the batch, λ ~ Beta(α, α)
+            each view v of i becomes λ · v_i + (1 - λ) · v_j          Mixup
+            or v_i with a square of the area 1 - λ from v_j           CutMix
+            its labels become λ · y_i + (1 - λ) · y_j
+
+    All views of an image share the partner and λ. So they stay views of one image, positives of each other also
+    without labels, and one row of the label matrix is true of all of them. CutMix's square lies elsewhere in each view,
+    or the views would agree on where it is. It lies inside the image, so that λ is its area to the pixel.
+    """
+
+    kind: str
+    alpha: float
+    probability: float
+    num_classes: int
+
+    def __call__(
+        self, views: Sequence[Tensor], labels_B: Tensor | None, generator: torch.Generator
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """The mixed views, and a (B, K) matrix of labels. Drawn for the images of all processes; B of them are here."""
+        num, device = len(views[0]), generator.device
+        num_all, start = num * distributed.world_size(), num * distributed.rank()
+        rows = slice(start, start + num)
+        partner_B = torch.rand(num_all, generator=generator, device=device).argsort()[rows]
+        # Beta(α, α) from two gamma variables; torch.distributions takes no generator.
+        gamma_2N = torch._standard_gamma(torch.full((2, num_all), self.alpha, device=device), generator=generator)
+        mixed_N = ops.draw_chance(num_all, self.probability, generator)
+        other_B = torch.where(mixed_N, gamma_2N[0] / gamma_2N.sum(dim=0), 0.0)[rows]
+        corner_BV2 = torch.rand(num_all, len(views), 2, generator=generator, device=device)[rows]
+        if self.kind == "cutmix":
+            size = views[0].shape[-1]
+            other_B = (other_B.sqrt() * size).round().div_(size).square_()
+        mixed = [self._view(view, partner_B, other_B, corner_BV2[:, v]) for v, view in enumerate(views)]
+        if labels_B is None:
+            return mixed, None
+        labels_BK = F.one_hot(labels_B, self.num_classes).float() if labels_B.dim() == 1 else labels_B
+        return mixed, torch.lerp(labels_BK, distributed.gather(labels_BK)[partner_B], other_B[:, None])
+
+    def _view(self, own_BCHW: Tensor, partner_B: Tensor, other_B: Tensor, corner_B2: Tensor) -> Tensor:
+        other_BCHW, result = distributed.gather(own_BCHW)[partner_B], torch.empty_like(own_BCHW)  # keeps channels_last
+        if self.kind == "mixup":
+            return torch.lerp(own_BCHW, other_BCHW, other_B.to(own_BCHW.dtype)[:, None, None, None], out=result)
+        size = own_BCHW.shape[-1]
+        side_B11 = (other_B.sqrt() * size).round()[:, None, None]
+        start_B21 = (corner_B2[:, :, None] * (size - side_B11 + 1)).floor()
+        place_S = ops.count_to(size, own_BCHW.device)
+        inside_B2S = (place_S >= start_B21) & (place_S < start_B21 + side_B11)
+        square_B1HW = inside_B2S[:, None, 0, :, None] & inside_B2S[:, None, 1, None, :]
+        return torch.where(square_B1HW, other_BCHW, own_BCHW, out=result)

@@ -11,6 +11,7 @@ from contune.config import Config
 from contune.data.augment import (
     POLICIES,
     Augmenter,
+    Mix,
     Params,
     build_policy,
     eval_transform,
@@ -273,3 +274,53 @@ def test_views_of_crops_are_the_views_of_whole_images() -> None:
         assert off.quantile(0.999) < 1.8**3
     assert (ours[1] - theirs[1]).abs().max() < 1.01 / 255 / min(STD), "a level of the resize at most"
     assert augmenter.crops(params).pieces(0, 40, 60)[1] == Piece(0, 0, 40, 60, "bilinear")
+
+
+# ---------------------------------------------------------------------------- CutMix and Mixup
+
+
+@pytest.mark.parametrize("kind", ["cutmix", "mixup"])
+def test_mixed_views_are_what_their_labels_say(kind: str) -> None:
+    """Image i has the value i and the class i, so a view's mean and its labels both say how much of whom is in it."""
+    num, value_N = 64, torch.arange(64.0)
+    views = [value_N[:, None, None, None].expand(num, 3, size, size).contiguous() for size in (SIZE, SIZE)]
+    (first, second), labels_NK = Mix(kind, 1.0, 0.7, num)(views, torch.arange(num), generator())
+    assert labels_NK is not None
+    torch.testing.assert_close(labels_NK.sum(dim=1), torch.ones(num))
+    expected_N = labels_NK @ value_N
+    torch.testing.assert_close(first.mean(dim=(1, 2, 3)), expected_N, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(second.mean(dim=(1, 2, 3)), expected_N, rtol=1e-4, atol=1e-3)
+    share_N = 1 - labels_NK.diagonal()
+    assert 0.4 < (share_N > 0).float().mean() < 0.9
+    if kind == "mixup":
+        return
+    assert not torch.equal(first, second), "the square lies elsewhere in each view"
+    for view, own in zip(first, value_N, strict=True):
+        pasted = (view[0] != own).nonzero()
+        if len(pasted):  # a filled square
+            height, width = (pasted.amax(0) - pasted.amin(0) + 1).tolist()
+            assert (height, len(pasted)) == (width, height * width)
+            assert len(view.unique()) == (1 if len(pasted) == SIZE**2 else 2)
+
+
+def test_how_much_is_mixed() -> None:
+    views, labels_N = [torch.rand(4000, 1, 4, 4)], torch.arange(4000) % 2
+    plain, one_hot = Mix("cutmix", 1.0, 0.0, 2)(views, labels_N, generator())
+    assert torch.equal(plain[0], views[0])
+    assert one_hot is not None
+    assert torch.equal(one_hot.argmax(dim=1), labels_N)
+    for alpha in (0.2, 1.0, 4.0):
+        _, labels_NK = Mix("mixup", alpha, 1.0, 4000)(views, torch.arange(4000), generator())
+        assert labels_NK is not None
+        own_N = labels_NK.diagonal()
+        assert own_N.mean() == pytest.approx(0.5, abs=0.02)
+        assert own_N.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
+    assert Mix("mixup", 1.0, 1.0, 0)(views, None, generator())[1] is None
+
+
+def test_a_few_images_at_a_time_give_the_same_views() -> None:
+    augmenter = Augmenter([policy("simaugment"), policy("digits")], MEAN, STD)
+    images = smooth_images(10, 3, SIZE, SIZE)
+    drawn = augmenter.draw(10, generator())
+    for whole, parts in zip(augmenter.apply(images, drawn), augmenter.apply(images, drawn, at_once=4), strict=True):
+        torch.testing.assert_close(parts, whole)
