@@ -3,7 +3,6 @@
 Shapes: M images of the evaluated split, N of them on the map, Q queries, K classes, D features.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
@@ -17,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from contune.console import plural
 from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, table, thumbnail
@@ -110,30 +108,28 @@ def curves(
     """A drawing per metric. `others`: `num_others` of all runs; ln N is drawn if they agree."""
     hidden = {"step", "epoch"} if len(runs) == 1 else {"step", "epoch", "lr", "views_per_second"}
     logged = [line for metrics, _, _ in runs for line in metrics]
-    counts = Counter(name for line in logged for name in line.keys() - hidden if not name.startswith("supcon_"))
+    names = {name for line in logged for name in line.keys() - hidden if not name.startswith("supcon_")}
     axis = "epoch" if all("epoch" in line for line in logged) else "step"
-    order = [*CURVES][:-2] + sorted(counts.keys() - CURVES.keys()) + [*CURVES][-2:]
     levels, figures = set(others) - {0}, []
-    for name in (name for name in order if name in counts):
-        title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
+    for name in (*[*CURVES][:-2], *sorted(names - CURVES.keys()), *[*CURVES][-2:]):
         lines = [(logged_points(metrics, name, axis), style, dash) for metrics, style, dash in runs]
-        num_bad = counts[name] - sum(len(xy_N2) for xy_N2, _, _ in lines)
-        lines, level, bold, svg = [line for line in lines if len(line[0])], 0, "", ""
+        lines = [line for line in lines if len(line[0])]
+        if name not in names or not lines:
+            continue
+        (title, meaning), level, bold = CURVES.get(name, (name.replace("_", " ").capitalize(), "")), 0, ""
         if name == "loss" and len(levels) == 1:
             (level,) = levels
             meaning += f" Dashed: ln {level:,}, SupCon’s loss if all {level:,} other views were equally similar."
-        if lines:
-            ends = ", ".join(f"{style.title} {number(xy_N2[-1, 1])}" for xy_N2, style, _ in lines[:4])
-            if len(runs) == 1:
-                y_N = lines[0][0][:, 1]
-                bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
-                supcon_N2 = logged_points(runs[0][0], f"supcon_{name}", axis)  # on the embeddings of another method
-                lines += [(supcon_N2, method_style("supcon"), DASHED)] if len(supcon_N2) else []
-            svg = draw_curves(name, axis, lines, level, has_legend=len(lines) > len(runs))
-            svg = inline_svg(svg, f"{escape(title)} by {axis}; at the end {escape(ends)}", colors)
-        note = f'<p class="note">{plural(num_bad, "value")} not finite and left out.</p>' if num_bad else ""
+        ends = ", ".join(f"{style.title} {number(xy_N2[-1, 1])}" for xy_N2, style, _ in lines[:4])
+        if len(runs) == 1:
+            y_N = lines[0][0][:, 1]
+            bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
+            supcon_N2 = logged_points(runs[0][0], f"supcon_{name}", axis)  # on the embeddings of another method
+            lines += [(supcon_N2, method_style("supcon"), DASHED)] if len(supcon_N2) else []
+        svg = draw_curves(name, axis, lines, level, has_legend=len(lines) > len(runs))
+        svg = inline_svg(svg, f"{escape(title)} by {axis}; at the end {escape(ends)}", colors)
         meaning = f'<p class="meaning">{meaning}</p>' if meaning else ""
-        figures.append(f"<figure><figcaption>{escape(title)}{bold}</figcaption>{svg}{meaning}{note}</figure>")
+        figures.append(f"<figure><figcaption>{escape(title)}{bold}</figcaption>{svg}{meaning}</figure>")
     if not figures:
         return section("curves", "Training", "", missing("Nothing was logged yet."))
     lead = "In bold: the last value." if len(runs) == 1 else "One line per run."
@@ -318,10 +314,9 @@ def project(features_ND: Tensor) -> np.ndarray:
 
 
 def _map_names(labels_N: np.ndarray, xy_N2: np.ndarray, class_names: Sequence[str]) -> list[str]:
-    """Each class's name on its most central point, moved by a few lines where it would cover another name."""
-    line_height, edge = 1.15 * FONT_SIZE, 8
+    """Each class's name on its most central point, moved by lines where it would cover another name."""
+    line_height, edge, parts = 1.15 * FONT_SIZE, 8, []
     placed: list[tuple[float, float, float]] = []
-    parts = []
     for label in np.unique(labels_N):
         own_P2 = xy_N2[labels_N == label]
         x, y = own_P2[np.abs(own_P2 - np.median(own_P2, axis=0)).sum(axis=1).argmin()]
@@ -329,15 +324,11 @@ def _map_names(labels_N: np.ndarray, xy_N2: np.ndarray, class_names: Sequence[st
         # An upper bound, as the reader's font is unknown: capitals and Chinese letters are about as wide as high.
         half = FONT_SIZE * len(text) / 2 * (0.68 if text.isascii() and not text.isupper() else 1.0)
         x = min(max(x, edge + half), WIDTH - edge - half)
-        y = min(max(y + FONT_SIZE / 4, line_height), HEIGHT - edge)
-        for lines in (0, 1, -1, 2, -2, 3, -3, 4, -4):
-            moved = y + lines * line_height
-            is_free = all(abs(x - a) >= half + c or abs(moved - b) >= line_height for a, b, c in placed)
-            if line_height <= moved <= HEIGHT - edge and is_free:
-                y = moved
-                break
-        placed.append((x, y, half))
-        parts.append(f'<text x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>')
+        heights = [y + FONT_SIZE / 4 + lines * line_height for lines in (0, 1, -1, 2, -2, 3, -3, 4, -4)]
+        inside = [min(max(height, line_height), HEIGHT - edge) for height in heights]
+        free = (h for h in inside if all(abs(x - a) >= half + c or abs(h - b) >= line_height for a, b, c in placed))
+        placed.append((x, next(free, inside[0]), half))
+        parts.append(f'<text x="{x:.0f}" y="{placed[-1][1]:.0f}">{escape(text)}</text>')
     return parts
 
 
@@ -350,17 +341,14 @@ def neighbors(evaluated: Evaluated) -> str:
     num_right = min(len(right), max(NUM_QUERIES // 2, NUM_QUERIES - len(wrong)))  # the rest are misclassified
     chosen = right[evenly_spaced(len(right), num_right)], wrong[evenly_spaced(len(wrong), NUM_QUERIES - num_right)]
     queries = torch.cat(chosen).tolist()
-    z_MD = F.normalize(evaluated.features_MD.float(), dim=1)
-    sim_QM = z_MD[queries] @ z_MD.T
-    sim_QM[torch.arange(len(queries)), queries] = -torch.inf
-    ranked = sim_QM.sort(dim=1, descending=True, stable=True)
-    num = min(NUM_NEIGHBORS, len(z_MD) - 1)
-    indices_QK, similarities_QK = ranked.indices[:, :num], ranked.values[:, :num]
-    cards = []
-    for query, indices, similarities in zip(queries, indices_QK.tolist(), similarities_QK.tolist(), strict=True):
+    z_MD, cards = F.normalize(evaluated.features_MD.float(), dim=1), []
+    for query in queries:
         (kind, mistaken), name, items = evaluated.classes_of(query), str(evaluated.images.names[query]), []
         asked = thumbnail(evaluated.images, query, evaluated.channels, escape(name))
-        for index, similarity in zip(indices, similarities, strict=True):
+        sim_M = z_MD @ z_MD[query]
+        sim_M[query] = -torch.inf
+        nearest = sim_M.argsort(descending=True, stable=True)[: min(NUM_NEIGHBORS, len(z_MD) - 1)]
+        for index, similarity in zip(nearest.tolist(), sim_M[nearest].tolist(), strict=True):
             own, mark, look = evaluated.classes_of(index)[0], "", ""
             hint = escape(" · ".join(filter(None, (own, str(evaluated.images.names[index])))))
             if own != kind:

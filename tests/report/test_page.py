@@ -106,10 +106,11 @@ def test_neighbors_are_the_nearest_by_cosine() -> None:
     assert hints[0].endswith(f"cosine {torch.tensor(0.1).cos():.3f}")
 
 
-def test_curves_average_long_runs_and_leave_out_what_is_not_finite() -> None:
-    metrics = [{"step": i, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
-    text = Page(plots.curves([(metrics, TCL, ())], [0])).text
-    assert "2 values not finite" in text
-    assert "10 values not finite" in text
+def test_curves_are_in_order_average_long_runs_and_show_ln_n() -> None:
+    metrics = [{"step": i, "lr": 0.1, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
+    page = Page(plots.curves([(metrics, TCL, ())], [127]))
+    assert [svg["aria-label"].partition(" ")[0] for svg in page.all("svg")] == ["Loss", "Learning"]
+    assert "ln 127" in page.text
+    assert "ln" not in Page(plots.curves([(metrics, TCL, ())] * 2, [127, 255])).text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
     assert plots.curves([(long, TCL, ())], [0]).count("L ") < 2 * plots.CURVE_POINTS
