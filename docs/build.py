@@ -11,6 +11,9 @@ from pathlib import Path
 from experiment_tables import draw_figures, results_page, stale_figures
 from results_table import insert, results_table, verdict, why
 
+from contune.experiments.plan import read_results
+from contune.experiments.verdicts import find_all
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "results.md"
@@ -24,12 +27,12 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a finished run of the recipe `digits`")
     parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
-    answer = verdict(RESULTS, BENCHMARKS)
-    readme = insert(insert(README.read_text(), "numbers", why(BENCHMARKS)), "verdict", answer)
-    wanted = {
-        README: insert(readme, "results", results_table(RESULTS)),
-        PAGE: results_page(RESULTS, IMAGES, answer),
-    }
+    results = read_results(RESULTS)
+    blocks = {"numbers": why(BENCHMARKS), "verdict": verdict(find_all(results)), "results": results_table(results)}
+    readme = README.read_text()
+    for name, block in blocks.items():
+        readme = insert(readme, name, block)
+    wanted = {README: readme, PAGE: results_page(RESULTS, IMAGES)}
     if options.check:
         stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
         for path in [*stale, *stale_figures(RESULTS, IMAGES)]:

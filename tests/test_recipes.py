@@ -8,7 +8,6 @@ from contune.data.augment import build_policy
 from contune.data.augment.simaugment import SimAugment
 from contune.models.encoders import check_encoder_name
 from contune.recipes import RECIPES, summary
-from contune.recipes.paper import Setting, paper_settings
 from contune.train.setup import view_policies
 
 SUPERVISED = {
@@ -31,7 +30,7 @@ SELF_SUPERVISED = {
     "w-mse": (("adam", 2e-3, 1e-6), (2e-3, 1e-6)),
     "arb": (("lars", 0.3, 1e-4), (0.3, 1e-4)),
     "barlow-twins": (("lars", 0.3, 1e-4), (0.3, 1e-4)),
-    "simclr": (("lars", 0.4, 1e-4), (0.3, 1e-4)),
+    "simclr": (("lars", 0.4, 1e-4), (0.4, 1e-4)),
     "tcl-ssl": (("lars", 0.4, 1e-4), (0.4, 1e-4)),
 }
 VIEWS = {
@@ -136,13 +135,3 @@ def test_every_method_without_labels_has_a_recipe_for_a_cpu() -> None:
         assert (config.data.name, config.model.encoder) == ("digits", "resnet-mini")
         assert not config.method.settings.needs_labels
     assert RECIPES["digits-ssl"]() == RECIPES["digits-tcl-ssl"](), "another name"
-
-
-def test_the_paper_settings_match_the_recipes() -> None:
-    """So that a run of a recipe is compared with the paper's number for it."""
-    known = paper_settings()
-    for name in ("cifar100-tcl", "cifar10-supcon-250", "imagenet100-ce", "fmnist-tcl", "cifar10-byol"):
-        config = RECIPES[name]()
-        labels = config.method.settings.needs_labels
-        setting = Setting(config.data.name, config.model.encoder, config.method.name, labels, config.optim.epochs)
-        assert setting in known, name

@@ -22,7 +22,7 @@ from contune.eval.measures import TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
-from contune.report.statistics import PairedDifference, Spread, paired
+from contune.report.statistics import PairedDifference, Spread, paired, welch
 from contune.run import RunFolder
 from contune.settings import split_assignment
 from contune.train.many import Job, check_parallel, run_many
@@ -31,8 +31,10 @@ from contune.train.setup import open_dataset
 
 Result = dict[str, Any]
 """The content of a result.json."""
-Known = Mapping[str, Mapping[int, Result]]
-"""Finished runs from outside the experiment's folder: by the name of a row, then by seed."""
+Runs = dict[int, list[Result]]
+"""Finished runs of one setting, by seed."""
+Known = Mapping[str, Runs]
+"""Finished runs from outside the experiment's folder, by the name of a row."""
 PAPER = "paper"
 """Whose number a row of the paper's own tables is compared with."""
 CROSS_ENTROPY, SUPCON, TCL = "Cross-entropy", "SupCon", "TCL"
@@ -61,8 +63,6 @@ class PlanRow:
     is_baseline: bool = False
     reported: Mapping[str, float] = field(default_factory=dict)
     """Top-1 % that others report, by whom."""
-    reported_half: float | None = None
-    """Half of the 95 % interval of the paper's number, if the paper has one."""
 
     def run_name(self, seed: int) -> str:
         return f"{self.name}-seed{seed}"
@@ -105,8 +105,7 @@ class Experiment:
         for row in self.rows:
             adapted = tuple(text for text in row.adapted if _key(text) not in keys)
             reported = {who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed}
-            half = None if computed else row.reported_half
-            rows.append(replace(row, adapted=adapted, reported=reported, reported_half=half))
+            rows.append(replace(row, adapted=adapted, reported=reported))
         for key in map(_key, overrides):
             if key == "run.seed":
                 raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
@@ -166,19 +165,31 @@ class Outcome:
         found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in results]
         return [(result, score) for result, score in found if score is not None]
 
-    def by_seed(self, column: str = TOP1) -> dict[int, float]:
-        return {int(result["seed"]): float(score["top1"]) for result, score in self.scores(column)}
+    def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:
+        """Top-1 % of all runs."""
+        found: dict[int, list[float]] = {}
+        for result, score in self.scores(column):
+            found.setdefault(int(result["seed"]), []).append(float(score["top1"]))
+        return found
 
     def accuracy(self, column: str = TOP1) -> Spread | None:
-        """Top-1 %, the mean over seeds with its interval."""
-        values = list(self.by_seed(column).values())
+        """Top-1 %, the mean over runs with its interval."""
+        values = [value for runs in self.by_seed(column).values() for value in runs]
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> PairedDifference | None:
-        """This row minus the other, paired over the seeds that both have."""
+        """This row minus the other, paired over the seeds that both have.
+
+        If a row has several runs of a seed, they cannot be paired: all runs count, with Welch's interval.
+        """
         mine, theirs = self.by_seed(column), other.by_seed(column)
         seeds = [seed for seed in mine if seed in theirs]
-        return paired([mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]) if seeds else None
+        if not seeds:
+            return None
+        a, b = ([value for runs in each.values() for value in runs] for each in (mine, theirs))
+        if min(len(a), len(b)) > 1 and (len(a) > len(mine) or len(b) > len(theirs)):
+            return welch(a, b)
+        return paired([mean(mine[seed]) for seed in seeds], [mean(theirs[seed]) for seed in seeds])
 
     def curve(self, key: str) -> tuple[list[float], list[float]] | None:
         """Epochs and what training logged then, the mean over seeds; None if no run logged it."""
@@ -234,21 +245,21 @@ def collect(
         results, failures = [], []
         here = [path.name.removeprefix(f"{row.name}-seed") for path in folder.glob(f"{row.name}-seed*/")]
         found = sorted({*elsewhere, *(int(text) for text in here if text.isdigit())})
-        for seed in found if seeds is None else seeds:
+        wanted = found if seeds is None else seeds
+        missing = 0 if wanted else 1
+        for seed in wanted:
             run = RunFolder(folder / row.run_name(seed))
-            result, error = elsewhere.get(seed), (errors or {}).get(run.path)
-            if result is None and error is None:
+            runs, error = elsewhere.get(seed, []), (errors or {}).get(run.path)
+            if not runs and error is None:
                 try:
                     run.check(row.config(experiment.overrides, seed))
-                    result = run.result()
+                    runs = [result] if (result := run.result()) is not None else []
                 except UserError as reason:
                     error = str(reason)
             if error is not None:
                 failures.append(f"seed {seed}: {error.rstrip('.')}.")
-            elif result is not None:
-                results.append(result)
-        num_wanted = max(1, len(found)) if seeds is None else len(seeds)
-        missing = num_wanted - len(results) - len(failures)
+            results += runs
+            missing += not runs and error is None
         no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if missing else ""
         outcomes.append(Outcome(row, tuple(results), tuple(failures), missing, no_data))
     return outcomes
@@ -289,44 +300,37 @@ def run_missing(
 # Result files: one JSON file per run, anywhere below a folder.
 
 
-def read_results(folder: Path) -> list[Result]:
-    """All results below a folder: saved ones, one file per run, and the result.json of run folders.
+def read_results(folder: Path) -> dict[str, Runs]:
+    """All results below a folder, by their settings and seed: saved ones, one file per run, and those of run folders.
 
-    In results/ no run is stored twice: a folder with an experiment.json takes runs that it lacks from its neighbors.
+    Every finished run counts, except for a copy or a repeat with exactly the same accuracies. A folder with an
+    experiment.json lacks the runs that its neighbors in results/ hold, so these are read too.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
-    found = []
+    found: dict[str, Runs] = {}
     places = [folder, folder.resolve().parent] if (folder / ABOUT).exists() else [folder]
     for path in (path for place in places for path in sorted(place.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
-        except (json.JSONDecodeError, UnicodeDecodeError):
+            if {"config", "measures", "seed", "epochs"} <= content.keys():
+                key = _anywhere(Config.from_dict(content["config"])).fingerprint()
+                runs = found.setdefault(key, {}).setdefault(int(content["seed"]), [])
+                if all(_accuracies(run) != _accuracies(content) for run in runs):
+                    runs.append(content | {"file": str(path)})
+        except (ValueError, AttributeError, UserError):  # no result, or of settings that this version does not know
             continue
-        if isinstance(content, dict) and {"config", "measures", "seed", "epochs"} <= content.keys():
-            found.append(content)
     return found
 
 
-def match(experiment: Experiment, results: Iterable[Result]) -> dict[str, dict[int, Result]]:
-    """Each result under the row whose settings it has, by seed; of two with the same seed the first."""
-    by_settings: dict[str, dict[int, Result]] = {}
-    for result in results:
-        by_settings.setdefault(settings_key(result), {}).setdefault(int(result["seed"]), result)
-    found = {}
-    for row in experiment.rows:
-        own = by_settings.get(_anywhere(row.config(experiment.overrides, seed=0)).fingerprint())
-        if own:
-            found[row.name] = dict(sorted(own.items()))
-    return found
+def _accuracies(result: Result) -> dict[str, float]:
+    return {score["name"]: round(score["top1"], 3) for score in result["measures"]}
 
 
-def settings_key(result: Result) -> str:
-    """Equal for results of the same settings, whatever the seed. Empty if this version does not know the settings."""
-    try:
-        return _anywhere(Config.from_dict(result["config"])).fingerprint()
-    except UserError:
-        return ""
+def match(experiment: Experiment, results: Mapping[str, Runs]) -> dict[str, Runs]:
+    """The results of each row: those that have its settings, by seed."""
+    keys = {row.name: _anywhere(row.config(experiment.overrides, seed=0)).fingerprint() for row in experiment.rows}
+    return {name: dict(sorted(results[key].items())) for name, key in keys.items() if key in results}
 
 
 def _anywhere(config: Config) -> Config:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import sqrt
 from statistics import mean
 
@@ -14,7 +14,15 @@ NOTHING = "–"
 TITLES = {TOP1: "top-1 %", LINEAR: "linear %", FAST: "fast probe %", KNN: "kNN %"}
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 THEOREM_1 = "theorem1_share"
-SUPCONS = f"{SUPCON}'s on these batches"
+DIFFERENCES = (
+    "Differences are paired by seed; where a seed was run several times, all runs count (Welch's interval). p: "
+    "two-sided t-test of top-1, not corrected for several comparisons."
+)
+RESPONSES = (
+    "Gradients: the mean response of an anchor to its positives (equation 16) and negatives (lemmas 1 and 2) over "
+    f"training, in percent of {SUPCON}'s formula on the same batches. Theorem 1 holds: the share of positives above "
+    f"{SUPCON}'s."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +37,7 @@ class Table:
     @property
     def numbers(self) -> tuple[str, ...]:
         """Columns that are right-aligned."""
-        return tuple(column for column in self.columns[1:] if column != "remark")
+        return self.columns[1:]
 
     def markdown(self) -> str:
         rule = ["---:" if column in self.numbers else "---" for column in self.columns]
@@ -44,53 +52,41 @@ def make_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
 
 def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """A row per method, baselines last. Columns in which no row has anything are left out."""
-    methods, baselines = ([o for o in outcomes if o.row.is_baseline == is_baseline] for is_baseline in (False, True))
     sources = dict.fromkeys(source for each in outcomes for source in each.row.reported)
-    columns: dict[str, Callable[[Outcome], object]] = {TITLES[LINEAR]: lambda each: each.accuracy(LINEAR)}
-    if (baseline := _best(baselines, LINEAR)) is not None:
-        columns[f"vs {baseline.row.title.lower()}"] = lambda each: _distance(each, baseline)
-    columns |= {
+    columns: dict[str, Callable[[Outcome], object]] = {
+        TITLES[LINEAR]: lambda each: each.accuracy(LINEAR),
         TITLES[KNN]: lambda each: each.accuracy(KNN),
         "online probe %": lambda each: _last_logged(each, "online_top1"),
-        "epochs": lambda each: _join(result["epochs"] for result in each.trained),
-        "views": lambda each: _join(r["config"]["augment"]["views"] for r in each.trained if r["epochs"]),
-        "seeds": lambda each: len(each.trained),
         **{source: lambda each, source=source: each.row.reported.get(source) for source in sources},  # type: ignore[misc]
-        "training": lambda each: duration(sec) if (sec := mean([r["seconds"] for r in each.trained] or [0])) else "",
-        "remark": Outcome.remark,
     }
     columns = {title: value for title, value in columns.items() if any(map(value, outcomes))}
+    ordered = sorted(outcomes, key=lambda each: each.row.is_baseline)
+    methods = [each for each in outcomes if not each.row.is_baseline]
     best = {TITLES[column]: _best(methods, column) for column in (LINEAR, KNN)}
     rows = []
-    for each in (*methods, *baselines):
+    for each in ordered:
         cells = {title: _text(value(each)) for title, value in columns.items()}
         bold = {title: f"**{cells[title]}**" for title in cells if each is best.get(title)}
-        rows.append((each.row.title, *(cells | bold).values()))
+        rows.append((f"{each.row.title} ({each.remark()})".removesuffix(" ()"), *(cells | bold).values()))
     notes = tuple(_notes(outcomes, (LINEAR, KNN)))
     return Table(columns=("method", *columns), rows=tuple(rows), notes=notes)
 
 
 def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
-    """Methods by data sets or by values of a setting, with the paper's numbers; below, differences of neighbors."""
+    """Data sets or values of a setting by methods, the difference of the last two methods, and the paper's numbers."""
     cells, methods, places = by_place(outcomes)
-    quoted = {place for (_, place), each in cells.items() if PAPER in each.row.reported}
+    quoted = any(PAPER in each.row.reported for each in cells.values())
     rows = []
-    for method in methods:
-        row = [method]
-        for place in places:
-            each, rivals = cells.get((method, place)), [found for key, found in cells.items() if key[1] == place]
-            row += [_accuracy(each, rivals), *([_paper(each)] if place in quoted else [])]
-        rows.append(tuple(row))
-    for lower, upper in pairwise(methods):
-        row = [f"{upper} − {lower}"]
-        for place in places:
-            pair = cells.get((upper, place)), cells.get((lower, place))
-            row += [_difference(*pair), *([_paper_difference(*pair, ".1f")] if place in quoted else [])]
-        rows.append(tuple(row))
-    columns = [title for place in places for title in (place, *([PAPER] if place in quoted else []))]
-    first = f"by {experiment.setting}" if experiment.setting else "method"
-    notes = tuple(_notes(outcomes, (TOP1,)))
-    return Table(columns=(first, *columns), rows=tuple(rows), notes=notes)
+    for place in places:
+        here = [cells.get((method, place)) for method in methods]
+        texts = [_accuracy(each, [rival for rival in here if rival]) for each in here]
+        papers = [f"{each.row.reported[PAPER]:.1f}" for each in here if each and PAPER in each.row.reported]
+        more = [" / ".join(papers) or NOTHING] if quoted else []
+        rows.append((place, *texts, *([_difference(here[-1], here[-2])] if len(here) > 1 else []), *more))
+    columns = [*methods, *([f"{methods[-1]} − {methods[-2]}"] if len(methods) > 1 else []), *([PAPER] * quoted)]
+    return Table(
+        columns=(experiment.setting or "data", *columns), rows=tuple(rows), notes=tuple(_notes(outcomes, (TOP1,)))
+    )
 
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
@@ -99,59 +95,41 @@ def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
-    """Methods over many seeds: means with intervals; below, paired differences and their tests."""
+    """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
     measures = [TOP1, *([FAST] if protocols_differ(outcomes) else []), KNN]
-    quoted = [PAPER] if any(PAPER in each.row.reported for each in outcomes) else []
     rows = []
     for each in outcomes:
-        half = "" if each.row.reported_half is None else f" ± {each.row.reported_half:g}"
-        paper = f"{each.row.reported[PAPER]:g}{half}" if PAPER in each.row.reported else NOTHING
         texts = [*(_text(each.accuracy(column)) for column in measures[1:]), str(len(each.results)), NOTHING]
-        rows.append((each.row.method, _accuracy(each, outcomes), *texts, *(paper for _ in quoted)))
+        rows.append((each.row.method, _accuracy(each, outcomes), *texts))
     for lower, upper in compared(outcomes):
         found = upper.difference(lower)
         texts = [_text(upper.difference(lower, column)) for column in measures]
-        texts += [NOTHING if found is None else str(found.num)]
-        texts += [NOTHING if found is None or found.p is None else f"{found.p:.2g}"]
-        texts += [_paper_difference(upper, lower, ".2f") for _ in quoted]
-        rows.append((f"{upper.row.method} − {lower.row.method}", *texts))
+        p = NOTHING if found is None or found.p is None else f"{found.p:.2g}"
+        rows.append((f"{upper.row.method} − {lower.row.method}", *texts, str(found.num) if found else NOTHING, p))
     notes = _notes(outcomes, measures)
     if any(len(each.results) > 1 for each in outcomes):
-        notes.append(
-            "Differences are paired by seed, with their 95 % confidence interval. p: two-sided paired t-test of top-1, "
-            "not corrected for several comparisons."
-        )
-    columns = ("", *(TITLES[column] for column in measures), "seeds", "p", *quoted)
-    return Table(columns=columns, rows=tuple(rows), notes=tuple(notes))
+        notes.append(DIFFERENCES)
+    return Table(
+        columns=("", *(TITLES[column] for column in measures), "runs", "p"), rows=tuple(rows), notes=tuple(notes)
+    )
 
 
 def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """A row per setting of k1 and k2: accuracy, and the mean gradients from positives and negatives over training.
 
-    Runs with other settings are in other states of training. The effect of k1 and k2 alone is the difference between a
-    run's gradient and SupCon's on the same batches, which every run logs.
+    Runs with other settings are in other states of training. The effect of k1 and k2 alone is the ratio of a run's
+    gradient to SupCon's on the same batches, which every run logs.
     """
     supcon = next((each for each in outcomes if each.row.method == SUPCON), None)
-    quoted = [PAPER] if any(PAPER in each.row.reported for each in outcomes) else []
-    logged = [key for key in GRADIENTS if any(each.curve(key) for each in outcomes)]
-    theorem = ["theorem 1 holds, %"] if any(each.curve(THEOREM_1) for each in outcomes) else []
     rows = []
     for each in outcomes:
-        texts = [str(len(each.results)), NOTHING if each is supcon else _difference(each, supcon)]
-        texts += [_paper(each) for _ in quoted]
-        for key in logged:
-            texts += [_mean(each, key), NOTHING if each is supcon else _mean(each, f"supcon_{key}")]
-        texts += [_mean(each, THEOREM_1, scale=100) for _ in theorem]
-        rows.append((each.row.title, _accuracy(each, outcomes), *texts))
-    notes = _notes(outcomes, (TOP1,))
-    notes.append(f"vs {SUPCON}: paired by seed; empty if the two rows have different seeds.")
-    notes.append(
-        "Gradients: the mean response of an anchor to its positives (equation 16) and negatives (lemmas 1 and 2), "
-        f"averaged over the batch and over training. {SUPCONS}: {SUPCON}'s formula on the batches of that run; the "
-        f"difference is the effect of k1 and k2 alone. Theorem 1 holds: the share of positives above {SUPCON}'s."
-    )
-    gradients = [title for key in logged for title in (GRADIENTS[key], SUPCONS)]
-    columns = ("loss", TITLES[TOP1], "seeds", f"vs {SUPCON}", *quoted, *gradients, *theorem)
+        texts = [NOTHING if each is supcon else _difference(each, supcon)]
+        texts += [NOTHING if each is supcon else _percent(each, key, f"supcon_{key}") for key in GRADIENTS]
+        rows.append((each.row.title, _accuracy(each, outcomes), *texts, _percent(each, THEOREM_1)))
+    papers = [f"{each.row.title} {each.row.reported[PAPER]:g} %" for each in outcomes if PAPER in each.row.reported]
+    notes = [*_notes(outcomes, (TOP1,)), *([f"The paper has: {'; '.join(papers)}."] if papers else []), RESPONSES]
+    gradients = [f"{title}, % of {SUPCON}'s" for title in GRADIENTS.values()]
+    columns = ("loss", TITLES[TOP1], f"− {SUPCON}", *gradients, "theorem 1 holds, %")
     return Table(columns=columns, rows=tuple(rows), notes=tuple(notes))
 
 
@@ -176,10 +154,6 @@ def _text(value: object) -> str:
     return NOTHING if value in (None, "", 0) else str(value).replace("-", "−")
 
 
-def _join(values: Iterable[object]) -> str:
-    return ", ".join(dict.fromkeys(map(str, values)))
-
-
 def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome]) -> str:
     """Top-1, in bold if it is the highest of several rivals, and a remark such as that some runs are missing."""
     spread, remark = (None, "") if outcome is None else (outcome.accuracy(), outcome.remark())
@@ -191,24 +165,10 @@ def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome]) -> str:
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
-    """Paired by seed. Empty if the rows have different seeds, whose means the table shows."""
+    """Empty if the rows have different seeds, whose means the table shows."""
     if upper is None or lower is None or upper.by_seed().keys() != lower.by_seed().keys():
         return NOTHING
     return _text(upper.difference(lower))
-
-
-def _paper(outcome: Outcome | None) -> str:
-    return f"{outcome.row.reported[PAPER]:.1f}" if outcome is not None and PAPER in outcome.row.reported else NOTHING
-
-
-def _paper_difference(upper: Outcome | None, lower: Outcome | None, form: str) -> str:
-    numbers = [each.row.reported[PAPER] for each in (upper, lower) if each is not None and PAPER in each.row.reported]
-    return _text(f"{numbers[0] - numbers[1]:+{form}}") if len(numbers) == 2 else NOTHING
-
-
-def _distance(outcome: Outcome, baseline: Outcome) -> str | None:
-    own, height = outcome.accuracy(LINEAR), baseline.accuracy(LINEAR)
-    return None if own is None or height is None or outcome is baseline else f"{own.mean - height.mean:+.2f}"
 
 
 def _best(outcomes: Iterable[Outcome], column: str) -> Outcome | None:
@@ -221,10 +181,11 @@ def _last_logged(outcome: Outcome, metric: str) -> str | None:
     return f"{100 * mean(found):.2f}" if found else None
 
 
-def _mean(outcome: Outcome, key: str, scale: float = 1.0) -> str:
-    found = outcome.curve(key)
-    known = [] if found is None else [value for value in found[1] if value == value]  # not nan
-    return f"{scale * mean(known):.3g}" if known else NOTHING
+def _percent(outcome: Outcome, key: str, of: str | None = None) -> str:
+    """A logged value over training, as a percentage of another one or of 1."""
+    found = [each for name in (key, of) if name is not None and (each := outcome.curve(name)) is not None]
+    means = [mean(value for value in values if value == value) for _, values in found]  # not nan
+    return f"{100 * means[0] / (means[1] if of else 1):.0f}" if len(means) == (2 if of else 1) else NOTHING
 
 
 def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
@@ -235,22 +196,24 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         notes.append(f"Top-1 on the {results[0]['split']} split after the last epoch; the highest in bold.")
         singles = [found[0][1] for each in outcomes if len(found := each.scores(columns[0])) == 1]
         if any(len(each.trained) > 1 for each in outcomes):
-            notes.append("± is the 95 % confidence interval over seeds (Student's t).")
+            notes.append("± is the 95 % confidence interval over runs (Student's t).")
         if singles:
             top1, num = mean(score["top1"] for score in singles), singles[0]["num_images"]
-            error = sqrt(top1 * (100 - top1) / num)
-            notes.append(f"One seed: {top1:.0f} % of {num:,} images has a standard error of {error:.1f} points.")
+            half = 1.96 * sqrt(top1 * (100 - top1) / num)
+            notes.append(f"One run: ± {half:.1f} points is the 95 % interval of {top1:.0f} % of {num:,} images.")
         for column in columns:
             title = TITLES[column].removesuffix(" %")
             notes += _fact(title, outcomes, lambda r, column=column: (judged_by(r, column) or {}).get("protocol", ""))  # type: ignore[misc]
-        if LINEAR in columns:
-            notes.append("online probe: scored on training views, so not comparable with the other columns.")
         for key in ("encoder", "epochs", "hardware", "git_revision", "note"):
             notes += _fact(key.replace("_", " "), outcomes, lambda result, key=key: str(result.get(key) or ""))  # type: ignore[misc]
-        if any(str(result["hardware"]).startswith("cpu") for result in results):
-            notes.append("On a CPU, another number of threads changes accuracies as much as another seed does.")
+        times = [
+            f"{each.row.title} {duration(mean(r['seconds'] for r in each.trained))}"
+            for each in outcomes
+            if each.trained
+        ]
+        notes.append(f"Training time, mean: {'; '.join(times)}.")
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
-        names = _join(each.row.at or each.row.title for each in outcomes if each.absent == reason)
+        names = ", ".join(dict.fromkeys(each.row.at or each.row.title for each in outcomes if each.absent == reason))
         notes.append(f"Left out: {names}; {reason}.")
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
 
@@ -261,6 +224,9 @@ def _fact(title: str, outcomes: Sequence[Outcome], value_of: Callable[[Result], 
     for outcome in outcomes:
         for result in outcome.trained:
             owners.setdefault(value_of(result), {})[outcome.row.title] = None
-    if len(owners) == 1:
-        return [f"{title}: {value}." for value in owners if value]
-    return [f"{title}: {value} – {'; '.join(rows)}." for value, rows in owners.items() if value]
+    everyone = {outcome.row.title for outcome in outcomes if outcome.trained}
+    return [
+        f"{title}: {value}." if {*rows} == everyone else f"{title}: {value} – {'; '.join(rows)}."
+        for value, rows in owners.items()
+        if value
+    ]

@@ -53,3 +53,12 @@ def paired(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
 
     p = float(ttest_1samp(differences, 0.0).pvalue) if half else float(average == 0)
     return PairedDifference(average, half, p, len(differences))
+
+
+def welch(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
+    """mean(a) − mean(b) of runs that are not paired, at least two of each, with the interval of Welch's t-test."""
+    from scipy.stats import ttest_ind
+
+    test = ttest_ind(a, b, equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    return PairedDifference((low + high) / 2, float(high - low) / 2, float(test.pvalue), min(len(a), len(b)))

@@ -128,7 +128,7 @@ def test_a_stop_draws_what_there_is(end: type[BaseException], tmp_path: Path, mo
 
 
 def test_runs_are_done_seed_by_seed_and_shared_by_rows_of_one_name(tmp_path: Path, no_runs: list[str]) -> None:
-    plan.run_missing(SMALL, tmp_path, [0, 4], {"simclr": {4: {}}}, None)
+    plan.run_missing(SMALL, tmp_path, [0, 4], {"simclr": {4: [{}]}}, None)
     assert no_runs == ["simclr-seed0", "random-seed0", "random-seed4"]
 
 
@@ -149,16 +149,20 @@ def test_data_that_is_not_on_this_disk_is_left_out(
     assert not (tmp_path / "b").exists()
 
 
-def test_results_go_to_the_rows_whose_settings_they_have() -> None:
+def test_results_go_to_the_rows_whose_settings_they_have(tmp_path: Path) -> None:
     results = [made_up_result(row, seed) for row in (SIMCLR, RANDOM) for seed in (3, 1)]
     elsewhere = made_up_result(SIMCLR, 2)
     elsewhere["config"]["data"]["path"], elsewhere["config"]["run"]["device"] = "there", "cuda"
     stranger, future = made_up_result(SIMCLR, 0, overrides=("optim.lr=0.9",)), made_up_result(SIMCLR, 7)
     future["config"]["data"]["from_the_future"] = 1
-    known = match(SMALL, [*results, elsewhere, stranger, future])
-    assert {name: list(found) for name, found in known.items()} == {"simclr": [1, 2, 3], "random": [1, 3]}
-    assert seeds_of(collect(SMALL, Path("nowhere"), known=known)) == [[1, 2, 3], [1, 3], [1, 3]]
-    assert list(match(SMALL.changed(["optim.lr=0.9"]), [stranger])["simclr"]) == [0]
+    repeated, copied = made_up_result(SIMCLR, 1, linear=91.0), made_up_result(SIMCLR, 1, note="a copy")
+    for number, result in enumerate([*results, elsewhere, stranger, future, repeated, copied]):
+        (tmp_path / f"{number}.json").write_text(json.dumps(result))
+    found = read_results(tmp_path)
+    known = match(SMALL, found)
+    assert {name: list(runs) for name, runs in known.items()} == {"simclr": [1, 2, 3], "random": [1, 3]}
+    assert seeds_of(collect(SMALL, Path("nowhere"), known=known)) == [[1, 1, 2, 3], [1, 3], [1, 3]], "no copies"
+    assert list(match(SMALL.changed(["optim.lr=0.9"]), found)["simclr"]) == [0]
 
 
 def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> None:

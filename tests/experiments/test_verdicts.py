@@ -1,0 +1,83 @@
+"""Verdicts follow from the runs: made-up results whose verdict is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_up import made_up_outcome
+
+from contune.experiments import find_experiment, verdicts
+from contune.experiments.verdicts import CLAIMS, NOT, OPEN, PARTLY, REPRODUCED, Claim, find_all
+
+ROWS = {row.title: row for row in find_experiment("table1").rows}
+PAIR = ("TCL, CIFAR-100", "SupCon, CIFAR-100")
+
+
+def claim(test: Any = verdicts.above, rows: tuple[str, ...] = PAIR, **settings: Any) -> Claim:
+    return Claim("", "", test, "table1", rows, **settings)
+
+
+def decided(tested: Claim, *runs: tuple[float, ...]) -> str:
+    rows = [made_up_outcome(ROWS[title], *values) for title, values in zip(tested.rows, runs, strict=True)]
+    return tested.test(tested, rows)[0]
+
+
+def test_without_results_every_claim_is_open_and_has_its_price() -> None:
+    findings = find_all({})
+    assert len(findings) == len(CLAIMS) > 25
+    assert {finding.verdict for finding in findings} == {OPEN}
+    assert all(finding.minutes > 0 and not finding.files for finding in findings)
+    assert len({each.text for each in CLAIMS}) == len(CLAIMS)
+    assert {"table 1", "table 2", "table 3", "appendix B.1", *(f"figure {n}" for n in ("2a", "2c", "3a", "3d"))} <= {
+        each.source for each in CLAIMS
+    }
+
+
+@pytest.mark.parametrize(
+    ("tcl", "supcon", "paper", "verdict"),
+    [
+        ((91.0, 81.5, 72.0), (90.0, 80.0, 70.0), None, REPRODUCED),  # +1.50 ± 1.24
+        ((90.0, 80.0, 70.0), (91.0, 81.5, 72.0), None, NOT),
+        ((91.0, 80.0), (90.0, 80.5), None, OPEN),
+        ((90.1, 80.0, 70.0), (90.0, 80.1, 70.0), 0.7, NOT),  # 0.0 ± 0.2 excludes the paper's gain
+        ((90.0,), (89.0,), None, OPEN),  # one seed: ± 2.8 points of 899 images
+        ((90.0, 90.0), (89.0, 89.1), None, OPEN),  # nor are two enough
+        ((90.0,), (80.0,), None, REPRODUCED),
+    ],
+)
+def test_a_difference(tcl: tuple[float, ...], supcon: tuple[float, ...], paper: float | None, verdict: str) -> None:
+    assert decided(claim(paper=paper), tcl, supcon) == verdict
+
+
+def test_several_settings_have_to_agree() -> None:
+    four = claim(rows=(*PAIR, "TCL, CIFAR-10", "SupCon, CIFAR-10"))
+    assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == REPRODUCED  # +1.05 ± 0.64 over the settings
+    assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == OPEN
+    assert decided(claim(rows=four.rows, test=verdicts.larger_gain), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
+
+
+def test_accuracies_and_equality_have_margins() -> None:
+    reaches = claim(verdicts.reaches, ("TCL, CIFAR-100",), paper=79.8)
+    assert [decided(reaches, (top1,)) for top1 in (79.5, 78.9, 77.0)] == [REPRODUCED, PARTLY, NOT]
+    similar = claim(verdicts.similar)
+    assert decided(similar, (90.1, 80.0, 70.0), (90.0, 80.1, 70.0)) == REPRODUCED
+    assert decided(similar, (92.0, 82.1, 72.0), (90.0, 80.0, 70.0)) == NOT
+
+
+def test_gradients_are_compared_on_the_same_batches() -> None:
+    def rises(*values: float) -> str:
+        curves = [{"epoch": [1], "positive_gradient": [value], "supcon_positive_gradient": [1.0]} for value in values]
+        rows = [made_up_outcome(ROWS["TCL, CIFAR-100"], 90.0, curves=each) for each in curves]
+        return verdicts.response(claim(), rows, key="positive_gradient")[0]
+
+    assert [rises(1.0, 1.1, 1.2), rises(1.0, 1.3, 1.2), rises(1.2, 1.1)] == [REPRODUCED, PARTLY, NOT]
+
+
+def test_a_verdict_counts_every_run_and_names_its_files() -> None:
+    found = {
+        each.claim.text: each for each in find_all(verdicts.plan.read_results(Path(__file__).parents[2] / "results"))
+    }
+    finding = found["TCL beats SupCon with a ResNet-18."]
+    assert [len(paths) for paths in finding.files.values()] >= [15, 7]
+    assert "full probe" in finding.number
+    assert "±" in finding.number
