@@ -6,6 +6,7 @@ Shapes: N embeddings, D embedding size, K pairs, B bins of similarity.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import count, islice
+from math import exp
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from contune.console import progress
 from contune.data.augment import Params
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
+from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.dispatch import check_number
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
@@ -76,7 +78,6 @@ def analyze_run(
     for key, value in tuned:
         assign(asked, key.removeprefix("method."), value, key)
     check(asked, "method.")
-    k1, k2 = (new if new != "auto" else old for new, old in zip((asked.k1, asked.k2), usual, strict=True))
     batches = _embeddings(setup, method.train(), num_batches)
     return {
         "run": str(folder.path),
@@ -87,7 +88,7 @@ def analyze_run(
         "seed": config.run.seed,
         "embeddings_per_batch": config.optim.batch_images * len(training.view_policies(config.augment)),
         "positives": "same label" if method.settings.needs_labels else "views of one image",
-        **sweep(batches, method.knobs.temperature, k1, k2, k1_values, k2_values),
+        **sweep(batches, method.knobs.temperature, asked.k1, asked.k2, k1_values, k2_values, asked.r),
         "config": config.to_dict(),
     }
 
@@ -124,37 +125,48 @@ def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Itera
 def sweep(
     batches: Iterable[tuple[Tensor, Tensor]],
     temperature: float,
-    k1: float,
-    k2: float,
+    k1: Number,
+    k2: Number,
     k1_values: Iterable[float] = K1_VALUES,
     k2_values: Iterable[float] = K2_VALUES,
+    r: float = 0.3,
 ) -> dict[str, Any]:
     """Mean responses over batches of embeddings and groups, whose members are positives of each other.
 
     Returns plain numbers: `tcl` at k1 and k2, `supcon`, `by_k1` at this k2 and `by_k2` at this k1, each with the names
     of `losses.responses.responses`; and `by_similarity`, the mean coefficients of pairs of one similarity. Batches of
-    more than 2,048 embeddings are measured on evenly spaced anchors.
+    more than 2,048 embeddings are measured on evenly spaced anchors. For `auto`, k1 in the result is the geometric mean
+    over anchors, and the responses are those of each anchor's own.
     """
+    own = tcl_settings(temperature, k1, k2, r)
+    k2 = own.k2
     pairs = [(k1, k2), *((each, k2) for each in k1_values), *((k1, each) for each in k2_values)]
-    sums: dict[tuple[float, float], defaultdict[str, float]] = {pair: defaultdict(float) for pair in pairs}
+    sums: dict[tuple[Number, float], defaultdict[str, float]] = {pair: defaultdict(float) for pair in pairs}
+    log_k1 = 0.0
     bins_3B = {sign: torch.zeros(3, NUM_BINS, dtype=torch.float64) for sign in ("positive", "negative")}
     for num, (z_ND, groups_N) in enumerate(batches, start=1):  # noqa: B007  # counts them
-        block = batch_block(z_ND, groups_N, temperature=temperature)
+        block = batch_block(z_ND, groups_N)
         kinds = block.kinds(HARD_SHARE)
         for pair, total in sums.items():
-            found = means(response_sums(block, kinds, *pair))
+            found = means(response_sums(block, kinds, tcl_settings(temperature, *pair, r)))
             for name, value in zip(found, torch.stack(list(found.values())).tolist(), strict=True):
                 total[name] += value
-        for terms, row in ((block.coefficients(k1, k2), 1), (block.coefficients(0.0, 1.0), 2)):
+        log_k1_R = block.log_k1(own)
+        log_k1 += float(log_k1_R[log_k1_R.isfinite()].mean()) if own.relative else 0.0
+        supcon = tcl_settings(temperature, 0.0, 1.0, 0.0)
+        for terms, row in ((block.coefficients(own), 1), (block.coefficients(supcon), 2)):
             for sign, values_RC in (("positive", -terms.positive_RC), ("negative", terms.N_RC)):
                 sim_K = block.sim_RC[kinds[sign]]
                 bins_K = ((sim_K + 1) / 2 * NUM_BINS).long().clamp(0, NUM_BINS - 1)
                 bins_3B[sign][row] += bins_K.bincount(values_RC[kinds[sign]], minlength=NUM_BINS).cpu().double()
                 bins_3B[sign][0] += bins_K.bincount(minlength=NUM_BINS).cpu().double() * (row == 1)
 
-    def line(k1: float, k2: float) -> dict[str, float]:
-        own = {name: total / num for name, total in sums[k1, k2].items() if not name.startswith(SUPCON)}
-        return {"k1": k1, "k2": k2, **own}
+    def number(k1: Number) -> float:
+        return exp(log_k1 / num) if k1 == "auto" else k1
+
+    def line(k1: Number, k2: float) -> dict[str, float]:
+        found = {name: total / num for name, total in sums[k1, k2].items() if not name.startswith(SUPCON)}
+        return {"k1": number(k1), "k2": k2, **found}
 
     by_similarity = {}
     for sign, (pairs_B, tcl_B, supcon_B) in bins_3B.items():
@@ -172,7 +184,7 @@ def sweep(
         "num_batches": num,
         "tcl": line(k1, k2),
         "supcon": {name.removeprefix(SUPCON): value for name, value in plain.items()},
-        "by_k1": [line(each, k2) for each in sorted({*k1_values, k1})],
+        "by_k1": [line(each, k2) for each in sorted({*k1_values, k1}, key=number)],
         "by_k2": [line(k1, each) for each in sorted({*k2_values, k2})],
         "by_similarity": by_similarity,
     }

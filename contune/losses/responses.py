@@ -59,25 +59,24 @@ class PairBlock(NamedTuple):
 
     def log_k1(self, settings: LossSettings) -> Tensor:
         """(R,) logarithms of each anchor's k1, -inf for `auto` where it has no positive."""
-        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), settings.k1).log()
-        if settings.relative:
-            log_ratio_R = _row_sums(self.sim_RC / settings.temperature, self.positive_RC) - _row_sums(
-                -self.sim_RC, self.positive_RC
-            )
-            log_k1_R = (log_k1_R + log_ratio_R).nan_to_num(-math.inf)
-        return log_k1_R
+        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), _log(settings.k1))
+        if not settings.relative:
+            return log_k1_R
+        logits_RC = self.sim_RC / settings.temperature
+        log_P_R, log_A_R = (_row_logsumexp(x, self.positive_RC) for x in (logits_RC, -self.sim_RC))
+        return (log_k1_R + log_P_R - log_A_R).nan_to_num(-math.inf)
 
     def coefficients(self, settings: LossSettings) -> Coefficients:
         """Computed from logarithms, so that no τ, k1 or k2 overflows."""
         settings = check_settings(settings)
         logits_RC, positive_RC, negative_RC = self.sim_RC / settings.temperature, self.positive_RC, self.negative_RC
-        log_k1_R, log_k2 = self.log_k1(settings), math.log(settings.k2) if settings.k2 > 0 else -math.inf
-        log_pos_R, log_neg_R = _row_sums(logits_RC, positive_RC), _row_sums(logits_RC, negative_RC)
+        log_k1_R1, log_k2 = self.log_k1(settings)[:, None], _log(settings.k2)
+        log_pos_R, log_neg_R = (_row_logsumexp(logits_RC, kept_RC) for kept_RC in (positive_RC, negative_RC))
         log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, _row_sums(-self.sim_RC, positive_RC) + log_k1_R)
+        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(log_k1_R1 - self.sim_RC, positive_RC))
         log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
         weights_RC = self.weights_RC
-        if variant == "in":
+        if settings.variant == "in":
             highest_R1 = logits_RC.where(positive_RC, -torch.inf).amax(dim=1, keepdim=True)
             weights_RC = weights_RC * (logits_RC - highest_R1).exp().where(positive_RC, 0.0)
         # Clamping to the smallest positive number keeps rows without a positive at 0.
@@ -85,8 +84,7 @@ class PairBlock(NamedTuple):
         return Coefficients(
             X_RC=weights_RC / total_R1,
             P_RC=(logits_RC - log_D_R1).exp().where(positive_RC, 0.0),
-            Y_RC=((log_k1[:, None] if relative else log_k1) - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0)
-            * self.temperature,
+            Y_RC=(log_k1_R1 - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0) * settings.temperature,
             N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
         )
 
@@ -104,14 +102,14 @@ class PairBlock(NamedTuple):
         return masks
 
 
-def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor, temperature: float) -> PairBlock:
+def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor) -> PairBlock:
     """Compare anchors x with candidates y. Anchor i itself is candidate own_R[i] and no pair."""
     sim_RC = x_RD @ y_CD.T
     other_RC = own_R[:, None] != torch.arange(len(y_CD), device=sim_RC.device)
     weights_RC = weights_RC.to(sim_RC.dtype) * other_RC
     positive_RC = weights_RC > 0
     negative_RC = ~positive_RC & other_RC & positive_RC.any(dim=1, keepdim=True)
-    return PairBlock(temperature, sim_RC, weights_RC, positive_RC, negative_RC)
+    return PairBlock(sim_RC, weights_RC, positive_RC, negative_RC)
 
 
 def batch_block(
@@ -119,7 +117,6 @@ def batch_block(
     labels: Tensor | None,
     *,
     positives: Tensor | None = None,
-    temperature: float,
     normalize: bool = True,
     every: int | None = None,
 ) -> PairBlock:
@@ -136,7 +133,7 @@ def batch_block(
         weights_RC = overlap(labels_N[rows], labels_N)
     own_R = torch.arange(len(z), device=z.device)[rows]
     with torch.autocast(z.device.type, enabled=False):
-        return pair_block(z_ND[rows], z_ND, weights_RC, own_R, temperature)
+        return pair_block(z_ND[rows], z_ND, weights_RC, own_R)
 
 
 @torch.no_grad()
@@ -146,8 +143,9 @@ def coefficients(
     *,
     positives: Tensor | None = None,
     temperature: float = 0.1,
-    k1: float = 5000.0,
-    k2: float = 1.0,
+    k1: Number = 5000.0,
+    k2: Number = 1.0,
+    r: float = 0.3,
     variant: str = "out",
     normalize: bool = True,
 ) -> Coefficients:
@@ -165,8 +163,8 @@ def coefficients(
     All terms of an anchor without a positive are 0. With weights as `positives`, X_ip is the weight's share. For
     `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
     """
-    block = batch_block(z, labels, positives=positives, temperature=temperature, normalize=normalize, every=1)
-    return block.coefficients(k1, k2, variant)
+    block = batch_block(z, labels, positives=positives, normalize=normalize, every=1)
+    return block.coefficients(tcl_settings(temperature, k1, k2, r)._replace(variant=variant))
 
 
 @torch.no_grad()
@@ -176,8 +174,9 @@ def responses(
     *,
     positives: Tensor | None = None,
     temperature: float = 0.1,
-    k1: float = 5000.0,
-    k2: float = 1.0,
+    k1: Number = 5000.0,
+    k2: Number = 1.0,
+    r: float = 0.3,
     normalize: bool = True,
     hard: float | None = HARD_SHARE,
 ) -> dict[str, Tensor]:
@@ -208,8 +207,8 @@ def responses(
     """
     if hard is not None and not 0 < hard <= 0.5:
         raise UserError(f"hard must be a share above 0 and at most 0.5, got {hard:g}; 0.25 is the hardest quarter")
-    block = batch_block(z, labels, positives=positives, temperature=temperature, normalize=normalize)
-    return means(response_sums(block, block.kinds(hard), k1, k2))
+    block = batch_block(z, labels, positives=positives, normalize=normalize)
+    return means(response_sums(block, block.kinds(hard), tcl_settings(temperature, k1, k2, r)))
 
 
 @torch.no_grad()
@@ -223,9 +222,8 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
-    block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows], knobs.temperature)
-    numbers = (knobs.k1, knobs.k2, knobs.variant, knobs.relative)
-    totals = response_sums(block, block.kinds(), *numbers, supcon=supcon)
+    block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows])
+    totals = response_sums(block, block.kinds(), knobs, supcon=supcon)
     names = [name for name in totals if not name.endswith("pushed_away_share")]
     over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
     return means(dict(zip(names, over_ranks_K2, strict=True)))
@@ -242,12 +240,9 @@ def means(totals: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def response_sums(
-    block: PairBlock, kinds: dict[str, Tensor], k1: float, k2: float, *words: Any, supcon: bool = True
+    block: PairBlock, kinds: dict[str, Tensor], settings: LossSettings, *, supcon: bool = True
 ) -> dict[str, Tensor]:
-    """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs.
-
-    words: the variant and whether k1 is relative, as in `PairBlock.coefficients`.
-    """
+    """What `responses` returns as (sum, count): over anchors of means over their pairs; for shares over pairs."""
     totals: dict[str, Tensor] = {}
 
     def add(name: str, values_RC: Tensor, pairs_RC: Tensor) -> None:
@@ -258,8 +253,8 @@ def response_sums(
         means_R = (values_RC * pairs_RC).sum(dim=1) / counts_R.clamp(min=1)
         totals[name] = torch.stack([means_R.sum(), (counts_R > 0).sum()])
 
-    tuned = block.coefficients(k1, k2, *words)
-    plain = block.coefficients(0.0, 1.0) if supcon else None
+    tuned = block.coefficients(settings)
+    plain = block.coefficients(LossSettings(settings.temperature, 0.0, 1.0)) if supcon else None
     for prefix, terms in (("", tuned), (SUPCON, plain)):
         if terms is not None:
             signed_RC = terms.positive_RC
@@ -267,21 +262,29 @@ def response_sums(
                 add(f"{prefix}{kind}_gradient", signed_RC.abs() if "positive" in kind else terms.N_RC, pairs_RC)
             add(f"{prefix}pushed_away_share", signed_RC > 0, kinds["positive"])
     if plain is not None:
-        holds_RC = theorem_1_holds(block, k2, tuned, plain)
+        holds_RC = theorem_1_holds(block, settings, tuned, plain)
         for prefix in ("", "hard_"):
             if f"{prefix}positive" in kinds:
                 add(f"{prefix}theorem1_share", holds_RC, kinds[f"{prefix}positive"])
     return totals
 
 
-def theorem_1_holds(block: PairBlock, k2: float, tuned: Coefficients, plain: Coefficients) -> Tensor:
+def theorem_1_holds(block: PairBlock, settings: LossSettings, tuned: Coefficients, plain: Coefficients) -> Tensor:
     """For which positives |X - P^t + Y^t| > |X - P^s| (equation 16), t for TCL and s for SupCon.
 
     |a| > |b| exactly where a - b and a + b have the same sign. For a small k1, rounding would lose the difference
     a - b = (P^s - P^t) + Y^t. So it is computed from what k1 and k2 add to D.
     """
-    pull_share_R1 = tuned.Y_RC.sum(dim=1, keepdim=True) / block.temperature
+    pull_share_R1 = tuned.Y_RC.sum(dim=1, keepdim=True) / settings.temperature
     negative_share_R1 = plain.N_RC.sum(dim=1, keepdim=True)
-    gain_RC = plain.P_RC * pull_share_R1 + (k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
+    gain_RC = plain.P_RC * pull_share_R1 + (settings.k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
     both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
     return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)
+
+
+def _row_logsumexp(terms_RC: Tensor, kept_RC: Tensor) -> Tensor:
+    return terms_RC.masked_fill(~kept_RC, -math.inf).logsumexp(dim=1)
+
+
+def _log(number: float) -> float:
+    return math.log(number) if number > 0 else -math.inf

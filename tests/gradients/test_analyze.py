@@ -30,7 +30,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def analyzed(place: Path) -> tuple[Outcome, Path]:
-    return contune("analyze", place / "digits", "--batches", "2", "--out", place / "out"), place / "out"
+    numbers = ("method.k1=5000", "method.k2=1")
+    return contune("analyze", place / "digits", *numbers, "--batches", "2", "--out", place / "out"), place / "out"
 
 
 def test_it_writes_numbers_a_figure_and_a_page(analyzed: tuple[Outcome, Path]) -> None:
@@ -73,7 +74,7 @@ def test_the_numbers_are_consistent(analyzed: tuple[Outcome, Path]) -> None:
     [
         ("digits-simclr", (), 1, 1.5, 0.2),
         ("digits-simclr", ("method.k1=7", "method.k2=3"), 7, 3, 0.2),
-        ("digits", ("method.k1=7", "method.temperature=0.3"), 7, 1, 0.3),
+        ("digits", ("method.k1=7", "method.temperature=0.3"), 7, 1.3, 0.3),
     ],
 )
 def test_tcl_is_asked_of_other_runs_too(
@@ -153,6 +154,12 @@ def test_a_sweep_is_the_mean_over_batches() -> None:
     for name in ("positive_gradient", "easy_negative_gradient", "hard_theorem1_share"):
         assert line[name] == pytest.approx(sum(float(one[name]) for one in single) / 3, rel=1e-5), name
     assert [(line["k1"], line["k2"]) for line in found["by_k2"]] == [(10.0, 1.0), (10.0, 3.0)]
+    automatic = sweep(batches, 0.1, "auto", "auto", (1e9,), (3.0,), 0.5)
+    pull = [float(responses(z, y, k1="auto", k2="auto", r=0.5)["hard_positive_gradient"]) for z, y in batches]
+    assert automatic["tcl"] == automatic["by_k1"][0] == automatic["by_k2"][0]
+    assert automatic["tcl"]["hard_positive_gradient"] == pytest.approx(sum(pull) / 3, rel=1e-5)
+    assert (automatic["tcl"]["k2"], automatic["by_k2"][1]["k2"]) == (1.5, 3.0)
+    assert 0.05 < automatic["tcl"]["k1"] < 1e4
     # A bin's mean is that of the coefficients of its pairs.
     terms = [coefficients(z, y, k1=10.0) for z, y in batches]
     sim = torch.cat(

@@ -17,6 +17,7 @@ from contune.errors import UserError
 from contune.kernels import LossSettings
 from contune.losses import responses as module
 from contune.losses import tcl_loss
+from contune.losses.contrastive import Number
 from contune.losses.responses import Coefficients, batch_block, coefficients, logged_responses, pair_block, responses
 
 GRID = list(itertools.product((0.01, 0.1, 1.0), (0.0, 1.0, 5000.0, 1e6), (0.0, 1.0, 3.0)))
@@ -125,7 +126,7 @@ def test_never_nan_and_within_bounds(
 
 def by_loops(z: Tensor, labels: Tensor, terms: Coefficients, share: float) -> dict[str, float]:
     """`responses` of one loss as its docstring says it, pair by pair."""
-    s, num = batch_block(z, labels, temperature=0.2).sim_RC, len(z)
+    s, num = batch_block(z, labels).sim_RC, len(z)
     usable = [i for i in range(num) if (labels == labels[i]).sum() > 1]
     positive = {(i, j) for i in usable for j in range(num) if i != j and labels[i] == labels[j]}
     negative = {(i, j) for i in usable for j in range(num) if labels[i] != labels[j]}
@@ -172,7 +173,7 @@ def test_means_are_those_of_nested_loops(spread: float, share: float) -> None:
 def test_large_batches_take_evenly_spaced_anchors(monkeypatch: pytest.MonkeyPatch) -> None:
     z, labels = points()
     monkeypatch.setattr(module, "BLOCK_PAIRS", 5 * len(z))
-    block = batch_block(z, labels, temperature=0.2)
+    block = batch_block(z, labels)
     torch.testing.assert_close(block.sim_RC, (z @ z.T)[::3])
     assert not block.positive_RC[range(5), range(0, 14, 3)].any()
     few = responses(z, labels, **KNOBS, hard=None)
@@ -184,8 +185,10 @@ def test_large_batches_take_evenly_spaced_anchors(monkeypatch: pytest.MonkeyPatc
 def test_nothing_logged_waits_for_the_device() -> None:
     """Tensors without values: whatever would look at one fails."""
     z_ND, labels_N = torch.empty(6, 3, device="meta"), torch.empty(6, dtype=torch.long, device="meta")
-    block = pair_block(z_ND, z_ND, labels_N[:, None] == labels_N, torch.arange(6, device="meta"), 0.1)
-    assert {value.shape for value in module.response_sums(block, block.kinds(), 5000.0, 1.0).values()} == {(2,)}
+    block = pair_block(z_ND, z_ND, labels_N[:, None] == labels_N, torch.arange(6, device="meta"))
+    for relative in (False, True):
+        settings = LossSettings(0.1, 5000.0, 1.0, relative=relative)
+        assert {value.shape for value in module.response_sums(block, block.kinds(), settings).values()} == {(2,)}
 
 
 @pytest.mark.parametrize("labels", [[0, 1, 2, 3], [0, 0, 0, 0], [0, 0, 1, 2]])
@@ -214,7 +217,8 @@ def test_theorem_1_holds_where_x_is_at_least_p(seed: int, k1: float, k2: float, 
     pulled = (plain.X_RC > 0) & (plain.P_RC <= plain.X_RC)
     assert pulled.any()
     assert (tuned.positive_RC.abs() - plain.positive_RC.abs())[pulled].min() > -1e-15
-    assert module.theorem_1_holds(batch_block(z, labels, temperature=tau), k2, tuned, plain)[pulled].all()
+    settings = LossSettings(tau, k1, k2)
+    assert module.theorem_1_holds(batch_block(z, labels), settings, tuned, plain)[pulled].all()
 
 
 @given(**cases)
@@ -282,12 +286,15 @@ def test_bad_input(arguments: dict[str, Any], word: str) -> None:
         responses(**given_arguments)
 
 
-def test_a_relative_k1_is_that_of_each_anchor() -> None:
-    """Against the gradient of the loss, term by term, and with an anchor that has no positive."""
+@pytest.mark.parametrize(("k1", "k2"), [("auto", "auto"), ("auto", 2.0), (7.0, "auto")])
+def test_automatic_k1_and_k2_are_those_of_each_anchor(k1: Number, k2: Number) -> None:
+    """Against the gradient of the loss, anchor by anchor, and with one that has no positive."""
     z, labels = points()
-    block = batch_block(z, labels, temperature=0.2)
-    found = block.coefficients(0.3, 1.3, relative=True)
+    knobs: dict[str, Any] = {"temperature": 0.2, "k1": k1, "k2": k2, "r": 0.5, "normalize": False}
+    found = coefficients(z, labels, **knobs)
     leaf = z.clone().requires_grad_()
-    each = tcl_loss(leaf, labels, temperature=0.2, normalize=False, reduction="none")
+    each = tcl_loss(leaf, labels, reduction="none", **knobs)
     grad = torch.stack([torch.autograd.grad(loss, leaf, retain_graph=True)[0][i] for i, loss in enumerate(each)])
     torch.testing.assert_close((found.signed_RC @ z) / 0.2, grad)
+    pull = (found.positive_RC.abs().sum(dim=1) / (found.X_RC > 0).sum(dim=1))[:13].mean()
+    torch.testing.assert_close(responses(z, labels, **knobs)["positive_gradient"], pull)
