@@ -31,28 +31,18 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "ContrastiveEncoder": "contune.estimator",
-    "DCLLoss": "contune.losses",
-    "EpsSupInfoNCELoss": "contune.losses",
-    "NTXentLoss": "contune.losses",
-    "SINCERELoss": "contune.losses",
-    "SupConLoss": "contune.losses",
-    "TCLLoss": "contune.losses",
-    "cached_step": "contune.train.engine",
-    "dcl_loss": "contune.losses",
-    "embed": "contune.embedding",
-    "eps_supinfonce_loss": "contune.losses",
-    "load_encoder": "contune.models",
-    "npair_loss": "contune.losses",
-    "ntxent_loss": "contune.losses",
-    "predict": "contune.embedding",
-    "search": "contune.nearest",
-    "sincere_loss": "contune.losses",
-    "supcon_loss": "contune.losses",
-    "tcl_loss": "contune.losses",
-    "triplet_loss": "contune.losses",
-}
+_NAMES = {
+    "contune.embedding": ("embed", "predict"),
+    "contune.estimator": ("ContrastiveEncoder",),
+    "contune.losses": (
+        "DCLLoss", "EpsSupInfoNCELoss", "NTXentLoss", "SINCERELoss", "SupConLoss", "TCLLoss", "dcl_loss",
+        "eps_supinfonce_loss", "npair_loss", "ntxent_loss", "sincere_loss", "supcon_loss", "tcl_loss", "triplet_loss",
+    ),
+    "contune.models": ("load_encoder",),
+    "contune.nearest": ("search",),
+    "contune.train.engine": ("cached_step",),
+}  # fmt: skip
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 
 

@@ -268,7 +268,7 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg"),
     (write_flat, (), "images-ssl"),
     (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
-    (write_flat, ("method.name=simclr", "data.sampler=balanced"), "labels"),
+    (write_flat, ("method.name=simclr", "data.sampler=balanced"), "label"),
     (lambda folder: folder.write_text("x"), (), "folder"),
 ]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contune.console import printable
 from contune.errors import UserError
 from contune.settings import parse
 from contune.train.signals import RESUME_CODE, Stopped
@@ -58,7 +59,6 @@ Seeds = Annotated[
 Parallel = Annotated[
     int | None, typer.Option(help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 DEFAULT_RECIPE = "digits"
 MAX_SEEDS = 1000
@@ -74,7 +74,7 @@ def main() -> None:
     try:
         rank = parse(os.environ.get("RANK", "0"), int, "RANK")
         who = f"process {rank}: " if rank else ""
-        app()
+        app([word for word in sys.argv[1:] if word != "--debug"])  # any command takes it
     except UserError as error:
         if "--debug" in sys.argv:
             raise
@@ -101,14 +101,15 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    from contune.console import printable
-
     with suppress(OSError):  # nobody reads it
         print(f"contune: {printable(text)}", file=sys.stderr)
 
 
 @app.callback(invoke_without_command=True)
-def options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, in any command.")] = False,
+) -> None:
     if version:
         from contune import __version__
 

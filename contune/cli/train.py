@@ -8,7 +8,6 @@ import typer
 
 from contune.cli import (
     Arguments,
-    Debug,
     Overrides,
     Parallel,
     Run,
@@ -18,6 +17,7 @@ from contune.cli import (
     parse_seeds,
     refuse_torchrun,
 )
+from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
 from contune.train.signals import stoppable
 
@@ -31,7 +31,6 @@ def train(
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
-    debug: Debug = False,
 ) -> None:
     """Train an encoder, evaluate it and write a report.
 
@@ -48,10 +47,9 @@ def train(
         raise UserError(f"--parallel {parallel} needs --seeds, such as --seeds 3")
     with stoppable():  # from here on, because importing the libraries takes seconds
         if seeds:
-            _train_seeds(arguments or [], parse_seeds(seeds), parallel, out, debug)
+            _train_seeds(arguments or [], parse_seeds(seeds), parallel, out)
             return
         _, _, config, name = parse_choice(arguments)
-        from contune.console import say
         from contune.report import train_and_report
         from contune.run import RunFolder
         from contune.train.session import stages_in_words
@@ -69,12 +67,11 @@ def train(
             say(f"report   {folder.report_file}")
 
 
-def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, out: Path | None, debug: bool) -> None:
+def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, out: Path | None) -> None:
     refuse_torchrun("--seeds")
     if any(word.startswith("run.seed=") for word in arguments):
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     _, _, config, name = parse_choice(arguments)
-    from contune.console import show_table
     from contune.report import train_and_report
     from contune.run import seed_folder
     from contune.train.many import SUMMARY_COLUMNS, Job, run_many, summary
@@ -88,15 +85,15 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
     show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
     failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
     for job, result in failed:
-        print(f"contune: {job.title}: {result['error']}", file=sys.stderr)
-        if debug:
-            print(result["details"], file=sys.stderr)
+        emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
+        if "--debug" in sys.argv:
+            emit(result["details"], sys.stderr)
     if failed:
         raise typer.Exit(2)
 
 
 @app.command(name="eval", rich_help_panel="Train")
-def evaluate(run: Run, overrides: Overrides = None, debug: Debug = False) -> None:
+def evaluate(run: Run, overrides: Overrides = None) -> None:
     """Evaluate a trained encoder again, on other data or with another protocol.
 
     Example:
@@ -111,7 +108,6 @@ def evaluate(run: Run, overrides: Overrides = None, debug: Debug = False) -> Non
 
 def _show_measures(result: dict[str, Any]) -> None:
     """A table of accuracies. Below it, the protocol of each measure; that on raw pixels is the same."""
-    from contune.console import say, show_table
     from contune.eval.measures import MEASURES
 
     columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %")
@@ -143,7 +139,6 @@ def recipes(
     `contune recipes images`
     """
     from contune.config import Config
-    from contune.console import say, show_table
     from contune.recipes import RECIPES, by_data, summary
     from contune.settings import as_text
 
@@ -177,7 +172,6 @@ def settings(
     `contune settings method.k1`
     """
     from contune.config import described
-    from contune.console import say
 
     found = described(prefix)
     if not found:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from contune.cli import Arguments, Debug, Overrides, Parallel, Run, app, parse_choice, parse_seeds, refuse_torchrun
+from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.cli.use import MAX_ROWS, LabelColumn, Workers
+from contune.console import say, show_table
 from contune.errors import UserError
 from contune.settings import parse
 
@@ -17,7 +18,6 @@ def check(
     out: Annotated[Path | None, typer.Option(help="A JSON file for everything that was found.")] = None,
     label_column: LabelColumn = None,
     workers: Workers = None,
-    debug: Debug = False,
 ) -> None:
     """Check your images: broken files, copies across splits, sizes, classes. Exit code 1 means something is wrong.
 
@@ -27,7 +27,6 @@ def check(
     """
     from contune.check import COLUMNS, findings, is_check
     from contune.check import check as check_images
-    from contune.console import printable, say, show_table
     from contune.files import check_like, check_out, write_atomic
 
     if out is not None:
@@ -38,7 +37,7 @@ def check(
     show_table(COLUMNS, [split.table_row for split in found.splits], numbers=("images", "broken", "classes"))
     if broken:
         say()
-        show_table(("broken", "what is wrong"), [(printable(name), printable(why)) for name, why in broken[:MAX_ROWS]])
+        show_table(("broken", "what is wrong"), broken[:MAX_ROWS])
         if len(broken) > MAX_ROWS:
             say(f"and {len(broken) - MAX_ROWS:,} more{'' if out else '; --out check.json lists them all'}")
     say()
@@ -53,14 +52,13 @@ def check(
 
 
 @app.command(rich_help_panel="Understand")
-def doctor(arguments: Arguments = None, debug: Debug = False) -> None:
+def doctor(arguments: Arguments = None) -> None:
     """Check machine, data and settings before a run, and suggest changes. Exit code 1 means the run would fail.
 
     Example:
 
     `contune doctor cifar100-tcl data.path=data/`
     """
-    from contune.console import say
     from contune.doctor import examine
 
     is_bad = False
@@ -79,7 +77,6 @@ def analyze(
     k2: Annotated[str, typer.Option(help="Values of k2 to compare, separated by commas.")] = "",
     batches: Annotated[int, typer.Option(help="Batches of training data to use.")] = 8,
     out: Annotated[Path | None, typer.Option(help="The folder to write to.", show_default="the run's")] = None,
-    debug: Debug = False,
 ) -> None:
     """Measure how strongly positives pull and negatives push: the paper's gradient responses of TCL and SupCon.
 
@@ -89,7 +86,6 @@ def analyze(
 
     `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
-    from contune.console import say, show_table
     from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
     from contune.gradients.drawing import TABLE, check_place, headline, rows, write_analysis
     from contune.run import RunFolder
@@ -116,7 +112,6 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page.", show_default="RUN/report.html or comparison.html")
     ] = None,
-    debug: Debug = False,
 ) -> None:
     """Write the report of a run again, or one page that compares several runs.
 
@@ -127,7 +122,6 @@ def report(
 
     `contune report runs/tcl runs/supcon --out comparison.html`
     """
-    from contune.console import say, show_table
     from contune.report.compare import accuracy_rows, verdict, write_pages
     from contune.run import RunFolder
 
@@ -145,21 +139,20 @@ def tune(
     how: Annotated[
         str,
         typer.Option(
-            help="`search` with Optuna, `paper`: the paper's procedure, `advise`: from the gradients of one run.",
+            help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: from the gradients of one run.",
             show_default="search; paper if Optuna is not installed",
         ),
     ] = "",
     trials: Annotated[int | None, typer.Option(help="Total number of trials of a search.", show_default="16")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[
-        int | None, typer.Option(help="Trials at a time.", show_default="one per core, up to 4")
+        int | None, typer.Option(help="Number of trials at a time.", show_default="one per core, up to 4")
     ] = None,
     minutes: Annotated[float | None, typer.Option(help="Start no trial after this many minutes.")] = None,
     k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
     storage: Annotated[str | None, typer.Option(help="URL of a database that hosts of a search share.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
-    debug: Debug = False,
 ) -> None:
     """Find k1 and k2 of TCL with short runs on a validation split. The test split is never used.
 
@@ -171,7 +164,6 @@ def tune(
     """
     from importlib.util import find_spec
 
-    from contune.console import say, show_table
     from contune.tune import COLUMNS, NUM_TRIALS, PICTURE, SUMMARY, Ranges
     from contune.tune import tune as run_tuning
 
@@ -185,8 +177,7 @@ def tune(
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
-    given = (("k1", k1), ("k2", k2))
-    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in given if text is not None}
+    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in (("k1", k1), ("k2", k2)) if text}
     tuned = run_tuning(
         recipe,
         overrides,
@@ -202,8 +193,7 @@ def tune(
     )
     say()
     show_table(COLUMNS, tuned.rows(), numbers=COLUMNS[1:5])
-    say()
-    say("\n".join(tuned.lines()))
+    say("\n" + "\n".join(tuned.lines()))
     say(f"files    {folder / SUMMARY}, {folder / PICTURE}")
 
 
@@ -213,13 +203,12 @@ def experiment(
         list[str] | None,
         typer.Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="A number, such as 3, or a list: 0,4.", show_default="1")] = None,
+    seeds: Seeds = None,
     parallel: Parallel = None,
     out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
     source: Annotated[Path | None, typer.Option("--from", help="Reuse results with the same settings.")] = None,
     save: Annotated[Path | None, typer.Option(help="Copy the results to this folder, one file per run.")] = None,
     draw: Annotated[bool, typer.Option("--draw", help="Run nothing; draw the results there are.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Run a set of trainings and draw them together; without a name, list the experiments.
 
@@ -230,7 +219,6 @@ def experiment(
 
     `contune experiment ssl-digits --seeds 3`
     """
-    from contune.console import say, show_table
     from contune.experiments import EXPERIMENTS, run_experiment, verdicts
     from contune.experiments.plan import read_results
 

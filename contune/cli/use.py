@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contune.cli import Debug, Run, app
+from contune.cli import Run, app
+from contune.console import plural, say, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,6 @@ def embed(
     broken: OnBroken = "skip",
     workers: Workers = None,
     label_column: LabelColumn = None,
-    debug: Debug = False,
 ) -> None:
     """Write the embedding of every image to a parquet file.
 
@@ -44,7 +44,6 @@ def embed(
 
     `contune embed runs/digits photos/ --out photos.parquet`
     """
-    from contune.console import say
     from contune.embedding import write_embeddings
 
     _skipped_file(out)
@@ -52,7 +51,7 @@ def embed(
     began = time.perf_counter()
     num, num_features, skipped = write_embeddings(run, images, out, dtype=dtype, label_column=label_column, **options)
     seconds = time.perf_counter() - began
-    say(f"embeddings  {out}: {num:,} images × {num_features} numbers, {dtype}")
+    say(f"embeddings  {out}: {plural(num, 'image')}, {num_features} features each, {dtype}")
     say(f"took        {seconds:.1f} s, {num / seconds:,.0f} images/s")
     _say_skipped(skipped, out)
 
@@ -69,7 +68,6 @@ def search(
     out: Annotated[Path | None, typer.Option(help="An HTML page to show them on.")] = None,
     device: Device = "auto",
     workers: Workers = None,
-    debug: Debug = False,
 ) -> None:
     """Find the images most similar to another, by the cosine of their embeddings.
 
@@ -79,7 +77,6 @@ def search(
     """
     from functools import partial
 
-    from contune.console import printable, say, show_table
     from contune.files import check_like, check_out
     from contune.nearest import search as find
     from contune.nearest import write_search_page
@@ -92,8 +89,8 @@ def search(
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
-        rows = [(f"{hit.similarity:.4f}", hit.label or "", printable(hit.path)) for hit in one.hits]
-        say(f"like {printable(one.query)}:")
+        rows = [(f"{hit.similarity:.4f}", hit.label or "", hit.path) for hit in one.hits]
+        say(f"most similar to {one.query}:")
         show_table(("cosine", "label", "image"), rows, numbers=("cosine",))
     if out is not None:
         write_search_page(out, found, run=str(run), images=images)
@@ -111,7 +108,6 @@ def predict(
     broken: OnBroken = "skip",
     workers: Workers = None,
     label_column: LabelColumn = None,
-    debug: Debug = False,
 ) -> None:
     """Predict the class of every image, with the probability of each class.
 
@@ -123,7 +119,6 @@ def predict(
     """
     from collections import Counter
 
-    from contune.console import printable, say, show_table
     from contune.embedding import write_predictions
 
     if out is not None:
@@ -132,7 +127,7 @@ def predict(
         run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
     )
     rows = zip(found.paths, found.classes, found.probabilities.max(axis=1).tolist(), strict=True)
-    shown = [(printable(path), name, f"{p:.3f}") for path, name, p in rows][:MAX_ROWS]
+    shown = [(path, name, f"{p:.3f}") for path, name, p in rows][:MAX_ROWS]
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
     if len(found.paths) > MAX_ROWS:
         say(f"and {len(found.paths) - MAX_ROWS:,} more{'' if out else '; --out classes.csv keeps them all'}")
@@ -148,7 +143,6 @@ def export(
     to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
     half: Annotated[bool, typer.Option("--half", help="For onnx: store weights in half precision.")] = False,
-    debug: Debug = False,
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
 
@@ -158,7 +152,6 @@ def export(
 
     `contune export runs/digits --to timm`
     """
-    from contune.console import say
     from contune.export import export_run
 
     folder, deviation = export_run(run, to, out, half=half)
@@ -178,11 +171,10 @@ def _skipped_file(out: Path) -> Path:
 
 def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
-    from contune.console import say
     from contune.data.decode import write_broken
 
     if broken:
-        say(f"left out    {len(broken):,} broken images, such as {broken[0].name!r}, which {broken[0].reason}")
+        say(f"left out    {plural(len(broken), 'broken image')}, such as {broken[0].name!r}, which {broken[0].reason}")
     if out is not None:
         listed = _skipped_file(out)
         listed.unlink(missing_ok=True)
