@@ -98,13 +98,11 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
     """A table of HTML cells whose first column heads the rows. The columns in `numbers` are right-aligned."""
     lines = [f'<table class="{look}">']
     for row in [heads, *rows] if heads else rows:
-        line = ""
+        line, scope = "", "col" if row is heads else "row"
         for column, cell in enumerate(row):
             look = ' class="number-cell"' if column in numbers else ""
-            if row is heads or not column:
-                line += f'<th scope="{"col" if row is heads else "row"}"{look}>{cell}</th>'
-            else:
-                line += f"<td{look}>{cell}</td>"
+            is_head = row is heads or not column
+            line += f'<th scope="{scope}"{look}>{cell}</th>' if is_head else f"<td{look}>{cell}</td>"
         lines.append(f"<thead><tr>{line}</tr></thead>" if row is heads else f"<tr>{line}</tr>")
     return "\n".join([*lines, "</table>"])
 
@@ -162,9 +160,8 @@ def write_report(
     from contune.report import plots  # imports this module; matplotlib is slow to import
     from contune.report.style import method_style
 
-    data, by_name = data_title(result["data"], config["data"]["path"]), {}
-    for measure in result["measures"]:
-        by_name[measure["name"]] = measure
+    data = data_title(result["data"], config["data"]["path"])
+    by_name = {measure["name"]: measure for measure in result["measures"]}
     # The header: what was trained on what, and how good it is.
     cards, first = [], None
     for column in (LINEAR, CLASSIFIER, KNN):

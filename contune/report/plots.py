@@ -22,8 +22,6 @@ from contune.report.page import escape, missing, section, shorten, table, thumbn
 from contune.report.style import MUTED, PAGE_COLORS, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
 
 CURVE_POINTS = 400
-FEW_POINTS = 12
-"""Curves of at most so many points show each of them."""
 CURVES = {
     "loss": ("Loss", "What training minimizes. Lower is better for the same method and settings."),
     "train_top1": ("Training accuracy, %", "Augmented training images that are classified right. Higher is better."),
@@ -53,8 +51,6 @@ WIDTH, HEIGHT, MARGIN = 760, 600, 24
 FONT_SIZE = 26
 """The largest that page.css gives to names on a map."""
 NUM_QUERIES, NUM_NEIGHBORS = 8, 6
-LONG_NAME = 6
-"""Longer class names do not fit below one of six pictures in a row."""
 
 DASHED = (4.0, 2.0)
 Logged = tuple[list[dict[str, float]], MethodStyle, tuple[float, ...]]
@@ -160,7 +156,7 @@ def draw_curves(
             num = len(xy_N2)
             starts = np.arange(0, num, -(-num // CURVE_POINTS))
             x_N, y_N = (np.add.reduceat(xy_N2, starts) / np.diff(np.append(starts, num))[:, None]).T
-            dots = 4.5 if num == 1 else 3.0 if num <= FEW_POINTS else 0.0
+            dots = 4.0 if num <= 12 else 0.0
             axes.plot(x_N, y_N, color=color, linewidth=1.7, linestyle=(0, dash) if dash else "-", marker=marker,
                       markersize=dots, label=title)  # fmt: skip
         if level:
@@ -245,11 +241,8 @@ def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
         )
         for name in shown
     ]
-    parts = [table("bars", ("Class", "", "%", "images"), rows)]
-    num_empty = len(num_images.keys() - accuracy.keys())
-    if num_empty:
-        parts.append(f'<p class="note">Classes without images in this split: {num_empty}</p>')
-    return section("classes", "Accuracy by class", lead + ".", *parts)
+    shown_rows = table("bars", ("Class", "", "%", "images"), rows)
+    return section("classes", "Accuracy by class", f"{lead}.", shown_rows)
 
 
 def embedding_map(evaluated: Evaluated) -> str:
@@ -279,9 +272,8 @@ def embedding_map(evaluated: Evaluated) -> str:
         what = f"{kind}, taken for {mistaken}" if mistaken else kind
         title = escape(" · ".join(filter(None, (what, shorten(str(evaluated.images.names[index]), 60)))))
         label = 0 if labels_M is None else int(labels_M[index])
-        look = f'class="k{label}{" wrong" if wrong_N[place] else ""}"'
-        if num_classes > NUM_COLORS:  # a hue for each class instead
-            look += f' style="--k:hsl({360 * label // num_classes} 60% 52%)"'
+        color = f"var(--c{label})" if num_classes <= NUM_COLORS else f"hsl({360 * label // num_classes} 60% 52%)"
+        look = f'class="{"wrong" if wrong_N[place] else "right"}" style="fill:{color}"'
         x, y = xy_N2[place]
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {look}><title>{title}</title></circle>')
     if labels_M is not None and num_classes <= NAMED_CLASSES:
@@ -368,5 +360,4 @@ def neighbors(evaluated: Evaluated) -> str:
     lead = "An image, then the most similar others of the split by cosine."
     if evaluated.images.labels is not None:
         lead += " A dashed border and ✗ mark another class."
-    look = "queries roomy" if max(map(len, evaluated.class_names), default=0) > LONG_NAME else "queries"
-    return section("neighbors", "Nearest neighbors", lead, f'<div class="{look}">', *cards, "</div>")
+    return section("neighbors", "Nearest neighbors", lead, '<div class="queries">', *cards, "</div>")
