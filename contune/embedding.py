@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -26,8 +26,8 @@ from PIL import Image, ImageOps
 
 from contune.console import progress
 from contune.data import EncodedImages, ImageSet, TensorImages
-from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, split_folders, visible_files
+from contune.data.decode import RESIZES, Broken, BrokenImageError
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import map_in_workers, num_workers, ranges
 from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
 from contune.device import choose_autocast, choose_device
@@ -76,7 +76,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
             raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
-        listed = EncodedImages(paths, list(map(_as_text, paths)))
+        listed = EncodedImages(paths, list(map(path_as_text, paths)))
     else:
         listed = _listed(images)
         labels = [None] * len(listed)
@@ -109,12 +109,7 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_FOLDERS.values())):
         splits = tops  # such as `test` alone
     folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
-    return [_as_text(names[0]) if names else None for names in folders]
-
-
-def _as_text(path: str) -> str:
-    """Tables hold only text, so other bytes in a file name are written as \\xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return [path_as_text(names[0]) if names else None for names in folders]
 
 
 def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
@@ -132,7 +127,7 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
             names.append(f"images#{number}")
         elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
             sources.append(path)
-            names.append(_as_text(path))
+            names.append(path_as_text(path))
         else:
             raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
     return EncodedImages(sources, names)
@@ -222,6 +217,7 @@ def embed(
     def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
         for open_part in source.parts:
             images, labels = open_part()
+            images = replace(images, cut=RESIZES[encoder.spec.resize], bits=encoder.spec.bits)
             decode = partial(_decode_range, images, encoder.spec.image_size, encoder.spec.channels)
             tasks = map_in_workers(decode, ranges(len(images), _TASK), workers=num_processes)
             yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
@@ -347,15 +343,18 @@ class Stored:
             raise UserError(
                 f"{self.path} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
             )
-        with pq.ParquetFile(self.path, pre_buffer=False) as file:
-            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
-                column = rows["embedding"]
-                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
-                yield Embedded(
-                    paths=rows["path"].to_pylist(),
-                    labels=rows["label"].to_pylist(),
-                    embeddings=embeddings_BD.astype(np.float32),
-                )
+        try:
+            with pq.ParquetFile(self.path, pre_buffer=False) as file:
+                for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+                    column = rows["embedding"]
+                    embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
+                    yield Embedded(
+                        paths=rows["path"].to_pylist(),
+                        labels=rows["label"].to_pylist(),
+                        embeddings=embeddings_BD.astype(np.float32),
+                    )
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{self.path} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,8 +71,15 @@ def unwritable(path: Path, error: OSError) -> UserError:
 
 
 def expanded(path: str | Path) -> Path:
-    """With the home folder in place of `~`. An unknown `~name` stays as it is."""
-    return Path(os.path.expanduser(path))
+    """With the home folder in place of `~`; an unknown `~name` stays as it is. The path need not exist."""
+    place = Path(os.path.expanduser(path))
+    try:
+        place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return place
+    except (OSError, ValueError) as error:  # a name that is too long, a link to itself, a null byte
+        raise UserError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
+    return place
 
 
 def check_new_folder(folder: Path, holds: str) -> None:
@@ -92,7 +99,11 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
     for place in map(expanded, inputs):
         if out.exists() and place.exists() and out.samefile(place):
             raise UserError(f"--out {out} is also an input; choose another file")
-        if out.suffix.lower() == ".parquet" and place.is_dir() and out.resolve().is_relative_to(place.resolve()):
+        if (
+            out.suffix.lower() == ".parquet"
+            and place.is_dir()
+            and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(place))
+        ):
             raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
 
 

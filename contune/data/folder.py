@@ -48,7 +48,7 @@ def holds_images(folder: Path) -> bool:
 
 def _walk(folder: Path | str, above: frozenset[tuple[int, int]] | None = None) -> Iterator[str]:
     if above is None:
-        above = frozenset(map(_identity, (*Path(folder).absolute().parents, *Path(folder).resolve().parents)))
+        above = frozenset(map(_identity, (*Path(folder).absolute().parents, *Path(os.path.realpath(folder)).parents)))
     identity = _identity(folder)
     if identity in above:
         return
@@ -89,7 +89,7 @@ def folder_splits(folder: Path) -> Splits:
         train=read_classes(train_folder, class_names) if class_names else _read_flat(train_folder),
         test=held.get("test"),
         val=held.get("val"),
-        class_names=class_names,
+        class_names=tuple(map(path_as_text, class_names)),
     )
 
 
@@ -123,6 +123,11 @@ def _read_flat(folder: Path) -> ImageSet:
         endings = ", ".join(IMAGE_SUFFIXES)
         raise UserError(f"{str(folder)!r} holds no image; add files, or a folder of them per class ({endings})")
     return ImageSet(images=EncodedImages(paths, paths), labels=None, names=paths)
+
+
+def path_as_text(path: str) -> str:
+    """Tables and reports hold only text, so other bytes in a file name are written as \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _class_folders(folder: Path) -> tuple[str, ...]:
