@@ -13,19 +13,27 @@ from contune.losses import dispatch
 Number = float | Literal["auto"]
 
 
-def tcl_settings(
-    temperature: float,
-    k1: Number,
-    k2: Number,
-    r: float,
-    precision: str = "fast",
-    normalize: bool = True,
-    reduction: str = "mean",
-) -> LossSettings:
+class _Shared(TypedDict, total=False):
+    """The settings that all losses have; `tcl_loss` explains them."""
+
+    normalize: bool
+    reduction: str
+    backend: str
+    precision: str
+    distributed: bool
+
+
+class _Arguments(_Shared, total=False):
+    positives: Tensor | None
+    candidates: Tensor | None
+    candidate_labels: Tensor | None
+
+
+def tcl_settings(temperature: float, k1: Number, k2: Number, r: float) -> LossSettings:
     """TCL, with r in place of what is `auto`."""
     dispatch.check_number("r", r)
     first, second = r if k1 == "auto" else k1, 1 + r if k2 == "auto" else k2
-    return LossSettings(temperature, first, second, "out", precision, normalize, reduction, k1 == "auto")
+    return LossSettings(temperature, first, second, relative=k1 == "auto")
 
 
 def tcl_loss(
@@ -81,24 +89,20 @@ def tcl_loss(
     and this function take the mean. float16 and bfloat16 are computed in float32, also under autocast. NaN in
     the embeddings comes out as NaN.
     """
-    settings = tcl_settings(temperature, k1, k2, r, precision, normalize, reduction)
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return dispatch.pair_loss(
+        z, labels, tcl_settings(temperature, k1, k2, r),
+        positives=positives, candidates=candidates, candidate_labels=candidate_labels, normalize=normalize,
+        reduction=reduction, backend=backend, precision=precision, distributed=distributed,
+    )  # fmt: skip
 
 
 def supcon_loss(
     z: Tensor,
     labels: Tensor | None = None,
     *,
-    positives: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
     temperature: float = 0.1,
     variant: str = "out",
-    normalize: bool = True,
-    reduction: str = "mean",
-    backend: str = "auto",
-    precision: str = "fast",
-    distributed: bool = False,
+    **others: Unpack[_Arguments],
 ) -> Tensor:
     """The supervised contrastive loss, equation 2 of the paper; arguments as in `tcl_loss`.
 
@@ -106,8 +110,7 @@ def supcon_loss(
         variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
             `in` has it inside, which some libraries call SupCon.
     """
-    settings = LossSettings(temperature, 0.0, 1.0, variant, precision, normalize, reduction)
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, variant), **others)
 
 
 def ntxent_loss(
@@ -117,58 +120,34 @@ def ntxent_loss(
     candidates: Tensor | None = None,
     candidate_ids: Tensor | None = None,
     temperature: float = 0.2,
-    normalize: bool = True,
-    reduction: str = "mean",
-    backend: str = "auto",
-    precision: str = "fast",
-    distributed: bool = False,
+    **others: Unpack[_Shared],
 ) -> Tensor:
     """SimCLR's loss: SupCon where only the views of one sample, those with the same id, are positives.
 
     Args:
         ids: (N,) integers, one per sample, repeated for its views: `torch.arange(batch).repeat(num_views)`.
     """
-    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction)
-    return dispatch.pair_loss(z, ids, None, candidates, candidate_ids, settings, backend, distributed)
+    return supcon_loss(z, ids, candidates=candidates, candidate_labels=candidate_ids, temperature=temperature, **others)
 
 
 def sincere_loss(
-    z: Tensor,
-    labels: Tensor | None = None,
-    *,
-    positives: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
-    temperature: float = 0.1,
-    normalize: bool = True,
-    reduction: str = "mean",
-    backend: str = "auto",
-    precision: str = "fast",
-    distributed: bool = False,
+    z: Tensor, labels: Tensor | None = None, *, temperature: float = 0.1, **others: Unpack[_Arguments]
 ) -> Tensor:
     """SINCERE (Feeney and Hughes 2023): no positive pushes another one away; arguments as in `tcl_loss`.
 
     for each anchor i that has a positive and a negative:
         loss_i = - mean over positives p of log(exp(s_ip / τ) / (exp(s_ip / τ) + Σ_n exp(s_in / τ)))
     """
-    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=0.0)
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return eps_supinfonce_loss(z, labels, temperature=temperature, epsilon=0.0, **others)
 
 
 def eps_supinfonce_loss(
     z: Tensor,
     labels: Tensor | None = None,
     *,
-    positives: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
     temperature: float = 0.1,
     epsilon: float = 0.25,
-    normalize: bool = True,
-    reduction: str = "mean",
-    backend: str = "auto",
-    precision: str = "fast",
-    distributed: bool = False,
+    **others: Unpack[_Arguments],
 ) -> Tensor:
     """ε-SupInfoNCE (Barbano et al. 2023): SINCERE with a margin; arguments as in `tcl_loss`.
 
@@ -178,41 +157,18 @@ def eps_supinfonce_loss(
     Args:
         epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is where it has no bound.
     """
-    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=epsilon)
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, epsilon=epsilon), **others)
 
 
 def dcl_loss(
-    z: Tensor,
-    labels: Tensor | None = None,
-    *,
-    positives: Tensor | None = None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
-    temperature: float = 0.1,
-    normalize: bool = True,
-    reduction: str = "mean",
-    backend: str = "auto",
-    precision: str = "fast",
-    distributed: bool = False,
+    z: Tensor, labels: Tensor | None = None, *, temperature: float = 0.1, **others: Unpack[_Arguments]
 ) -> Tensor:
     """Decoupled contrastive learning (Yeh et al. 2022) with labels; arguments as in `tcl_loss`.
 
     for each anchor i that has a positive and a negative:
         loss_i = - mean over positives p of log(exp(s_ip / τ) / Σ_n exp(s_in / τ))
     """
-    settings = LossSettings(temperature, 0.0, 1.0, "out", precision, normalize, reduction, epsilon=math.inf)
-    return dispatch.pair_loss(z, labels, positives, candidates, candidate_labels, settings, backend, distributed)
-
-
-class _Shared(TypedDict, total=False):
-    """The settings that all losses have."""
-
-    normalize: bool
-    reduction: str
-    backend: str
-    precision: str
-    distributed: bool
+    return eps_supinfonce_loss(z, labels, temperature=temperature, epsilon=math.inf, **others)
 
 
 class _LossModule(nn.Module):
@@ -222,8 +178,8 @@ class _LossModule(nn.Module):
 
     def __init__(self, shared: _Shared, **own: Any) -> None:
         super().__init__()
-        defaults = {name: value.default for name, value in signature(type(self).function).parameters.items()}
-        common = {name: defaults[name] for name in _Shared.__annotations__}
+        parameters = signature(dispatch.pair_loss).parameters
+        common = {name: parameters[name].default for name in _Shared.__annotations__}
         if unknown := shared.keys() - common.keys():
             raise TypeError(f"{type(self).__name__} has no setting {', '.join(unknown)}")
         settings: dict[str, Any] = own | common | dict(shared)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contune import distributed
+from contune.distributed import world_size
 from contune.errors import UserError, unknown
 from contune.kernels import LossSettings, autograd, chunked, dense, fused, normalized
 
@@ -29,18 +29,23 @@ _sizes_seen: set[int] = set()
 def pair_loss(
     z: Tensor,
     labels: Tensor | None,
-    positives: Tensor | None,
-    candidates: Tensor | None,
-    candidate_labels: Tensor | None,
     settings: LossSettings,
-    backend: str,
-    whole_batch: bool,
+    *,
+    positives: Tensor | None = None,
+    candidates: Tensor | None = None,
+    candidate_labels: Tensor | None = None,
+    normalize: bool = True,
+    reduction: str = "mean",
+    backend: str = "auto",
+    precision: str = "fast",
+    distributed: bool = False,
 ) -> Tensor:
-    """`tcl_loss` and its special cases, whose docstrings explain the arguments. whole_batch: of all processes."""
+    """`tcl_loss` and its relatives, whose docstrings explain the arguments. settings: which loss."""
+    settings = settings._replace(precision=precision, normalize=normalize, reduction=reduction)
     settings = check_settings(settings, backend)
     z, labels, positives, candidates, candidate_labels = flattened(z, labels, positives, candidates, candidate_labels)
     check_pairs(z, labels, positives, candidates, candidate_labels)
-    if whole_batch and (positives is not None or candidates is not None):
+    if distributed and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
     if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
         dtype = torch.promote_types(z.dtype, candidates.dtype)
@@ -52,7 +57,7 @@ def pair_loss(
         for y in (labels, candidate_labels)
     )
 
-    spread = whole_batch and distributed.world_size() > 1
+    spread = distributed and world_size() > 1
     learns_temperature = isinstance(settings.temperature, Tensor)
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
@@ -96,8 +101,8 @@ def pair_loss(
             itself = None if candidates is not None else torch.eye(len(z), dtype=torch.bool, device=z.device)
             loss_N, usable_N = dense.loss_per_anchor(x_ND @ y_MD.T, weights, itself, settings)
             return reduce_anchors(loss_N, usable_N, settings.reduction, need)
-        # Training passes whole_batch=True: captured in a CUDA graph or not, its steps are to round alike.
-        at_once = backend == "fused" and plain and not whole_batch and fused.is_small(z, settings)
+        # Training passes distributed=True: captured in a CUDA graph or not, its steps are to round alike.
+        at_once = backend == "fused" and plain and not distributed and fused.is_small(z, settings)
         module = fused if backend == "fused" else chunked
         with torch.cuda.device_of(z):  # Triton launches on the current device, which may be another one
             loss, total_N = autograd.PairLoss.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped

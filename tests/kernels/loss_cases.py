@@ -108,14 +108,13 @@ def answer(
     assert upstream is not None
     both = [given["z"], given["candidates"]]
     leaves = [x.requires_grad_() for x in (both[ASKING[case.asking]] if case.candidates else both[:1]) if x is not None]
-    settings = LossSettings(
-        case.temperature, case.k1, case.k2, case.variant, precision, case.normalize, case.reduction
-    )._replace(**LOSSES[case.loss])  # fmt: skip
+    settings = LossSettings(case.temperature, case.k1, case.k2, case.variant)._replace(**LOSSES[case.loss])
+    how: dict[str, Any] = {"precision": precision, "normalize": case.normalize, "reduction": case.reduction}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*no anchor in this batch")
         # Infinities that a mask then drops: a GPU is silent about them, the interpreter's numpy is not.
         warnings.filterwarnings("ignore", "(overflow|invalid value|divide by zero) encountered", RuntimeWarning)
-        loss = dispatch.pair_loss(**given, settings=settings, backend=backend, whole_batch=False)  # type: ignore[arg-type]
+        loss = dispatch.pair_loss(**given, settings=settings, backend=backend, **how)  # type: ignore[arg-type]
         grads = torch.autograd.grad(loss, leaves, upstream.to(loss.dtype))
     assert all(grad.dtype == dtype for grad in grads)
     return Answer(loss.detach().double().cpu(), [grad.double().cpu() for grad in grads])
