@@ -41,15 +41,15 @@ def loss_per_anchor(
     unusable_R1 = ~usable_R[:, None]
     logits_RC = sim_RC / settings.temperature
 
-    tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + _log(settings.k2))
+    tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + log_or_inf(settings.k2))
     in_D_RC = kept_RC if settings.epsilon is None else kept_RC & ~positive_RC
-    log_D_R = _row_logsumexp(tuned_RC, in_D_RC, unusable_R1)
+    log_D_R = row_logsumexp(tuned_RC, in_D_RC, unusable_R1)
     if settings.kind == "auto":
-        log_P_R, log_A_R = (_row_logsumexp(x, positive_RC, unusable_R1) for x in (logits_RC, -sim_RC))
-        log_k1_R = _log(settings.k1) + (log_P_R - log_A_R).detach()
+        log_P_R, log_A_R = (row_logsumexp(x, positive_RC, unusable_R1) for x in (logits_RC, -sim_RC))
+        log_k1_R = log_or_inf(settings.k1) + (log_P_R - log_A_R).detach()
         log_D_R = torch.logaddexp(log_D_R, log_k1_R + log_A_R)
     elif settings.k1 > 0:
-        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(_log(settings.k1) - sim_RC, positive_RC, unusable_R1))
+        log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_or_inf(settings.k1) - sim_RC, positive_RC, unusable_R1))
 
     total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
     if settings.kind == "sincere":
@@ -63,13 +63,14 @@ def loss_per_anchor(
     else:
         # log 1 where there is no weight: the derivative of log at 0 would be 0 times infinity.
         log_weights_RC = torch.where(positive_RC, weights_RC, 1.0).log()
-        attraction_R = _row_logsumexp(logits_RC + log_weights_RC, positive_RC, unusable_R1) - total_R.log()
+        attraction_R = row_logsumexp(logits_RC + log_weights_RC, positive_RC, unusable_R1) - total_R.log()
     return torch.where(usable_R, log_D_R - attraction_R, 0.0), usable_R
 
 
-def _row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor) -> Tensor:
-    return terms_RC.masked_fill(~kept_RC, -math.inf).masked_fill(zero_R1, 0.0).logsumexp(dim=1)
+def row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor | None = None) -> Tensor:
+    terms_RC = terms_RC.masked_fill(~kept_RC, -math.inf)
+    return (terms_RC if zero_R1 is None else terms_RC.masked_fill(zero_R1, 0.0)).logsumexp(dim=1)
 
 
-def _log(x: float) -> float:
+def log_or_inf(x: float) -> float:
     return math.log(x) if x > 0 else -math.inf

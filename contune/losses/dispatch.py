@@ -43,8 +43,7 @@ def pair_loss(
     """`tcl_loss` and its relatives, whose docstrings explain the arguments. settings: which loss."""
     settings = settings._replace(precision=precision, normalize=normalize, reduction=reduction)
     settings = check_settings(settings, backend)
-    z, labels, positives, candidates, candidate_labels = flattened(z, labels, positives, candidates, candidate_labels)
-    check_pairs(z, labels, positives, candidates, candidate_labels)
+    z, labels, positives, candidates, candidate_labels = check_pairs(z, labels, positives, candidates, candidate_labels)
     if distributed and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
     if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
@@ -143,40 +142,36 @@ def check_number(name: str, value: object, *, zero: bool = True) -> float:
     return float(number)
 
 
-def flattened(z: Any, labels: Any, positives: Any, candidates: Any = None, candidate_labels: Any = None) -> list[Any]:
-    """Views (B, V, d) as rows (B·V, d), with labels and positives repeated; labels in lists and arrays as tensors."""
+def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, candidate_labels: Any = None) -> list[Any]:
+    """The same, views (B, V, d) as rows (B·V, d) with labels and positives repeated, and labels as tensors.
+
+    Raises a UserError unless these are embeddings with either labels or positives, of shapes that fit.
+    """
     num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
+    for x in (*rows, *tensors, positives):
+        if isinstance(x, Tensor) and (x.device.type == "meta" or x.is_nested or x.layout != torch.strided):
+            raise UserError("A tensor without values, a sparse or a nested one cannot be compared. Use x.to_dense().")
     for i in range(2):
         has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3
         num_views.append(rows[i].shape[1] if has_views else 1)
         rows[i] = rows[i].flatten(0, 1) if has_views else rows[i]
         if tensors[i] is not None and not isinstance(tensors[i], Tensor):
-            with suppress(TypeError, ValueError, RuntimeError):  # of words, which `check_pairs` refuses
+            with suppress(TypeError, ValueError, RuntimeError):  # of words, which `_problem` finds
                 tensors[i] = torch.as_tensor(tensors[i], device=z.device if isinstance(z, Tensor) else None)
         if has_views and isinstance(tensors[i], Tensor) and tensors[i].dim():
             tensors[i] = tensors[i].repeat_interleave(num_views[i], dim=0)
     if isinstance(positives, Tensor) and positives.dim() == 2 and max(num_views) > 1:
         across = num_views[0] if candidates is None else num_views[1]
         positives = positives.repeat_interleave(num_views[0], dim=0).repeat_interleave(across, dim=1)
-    return [rows[0], tensors[0], positives, rows[1], tensors[1]]
+    pairs = [rows[0], tensors[0], positives, rows[1], tensors[1]]
+    if (problem := _problem(*pairs)) is not None:
+        raise UserError(problem)
+    return pairs
 
 
 def overlap(labels_R: Tensor, labels_C: Tensor) -> Tensor:
     """Who is positive for whom, (R, C): equal labels, or for label matrices the products of their rows."""
     return labels_R @ labels_C.T if labels_R.dim() == 2 else labels_R[:, None] == labels_C[None, :]
-
-
-def check_pairs(
-    z: Tensor,
-    labels: Tensor | None,
-    positives: Tensor | None,
-    candidates: Tensor | None = None,
-    candidate_labels: Tensor | None = None,
-) -> None:
-    """Raise a UserError unless these are embeddings with either labels or positives, of shapes that fit."""
-    problem = _problem(z, labels, positives, candidates, candidate_labels)
-    if problem is not None:
-        raise UserError(problem)
 
 
 def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_labels: Any) -> str | None:

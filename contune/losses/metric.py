@@ -13,7 +13,6 @@ from contune.losses.dispatch import (
     REDUCTIONS,
     check_number,
     check_pairs,
-    flattened,
     overlap,
     reduce_anchors,
 )
@@ -89,8 +88,7 @@ def _pairs(
     """Checked embeddings, weights of the positives, and which pairs are negative."""
     if reduction not in REDUCTIONS:
         raise unknown("reduction", reduction, REDUCTIONS)
-    z, labels, positives, *_ = flattened(z, labels, positives)
-    check_pairs(z, labels, positives)
+    z, labels, positives, *_ = check_pairs(z, labels, positives)
     with torch.autocast(z.device.type, enabled=False):
         z_ND, _ = normalized(z, normalize)
     if labels is not None:

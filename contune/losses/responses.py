@@ -15,8 +15,9 @@ from torch import Tensor
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import LossSettings, normalized
+from contune.kernels.dense import log_or_inf, row_logsumexp
 from contune.losses.contrastive import Number, tcl_settings
-from contune.losses.dispatch import check_pairs, check_settings, flattened, overlap
+from contune.losses.dispatch import check_pairs, check_settings, overlap
 
 BLOCK_PAIRS = 2**22
 """Pairs held in memory at a time: a whole batch of 2,048 embeddings."""
@@ -59,21 +60,21 @@ class PairBlock(NamedTuple):
 
     def log_k1(self, settings: LossSettings) -> Tensor:
         """(R,) logarithms of each anchor's k1, -inf for `auto` where it has no positive."""
-        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), _log(settings.k1))
+        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), log_or_inf(settings.k1))
         if not settings.relative:
             return log_k1_R
         logits_RC = self.sim_RC / settings.temperature
-        log_P_R, log_A_R = (_row_logsumexp(x, self.positive_RC) for x in (logits_RC, -self.sim_RC))
+        log_P_R, log_A_R = (row_logsumexp(x, self.positive_RC) for x in (logits_RC, -self.sim_RC))
         return (log_k1_R + log_P_R - log_A_R).nan_to_num(-math.inf)
 
     def coefficients(self, settings: LossSettings) -> Coefficients:
         """Computed from logarithms, so that no τ, k1 or k2 overflows."""
         settings = check_settings(settings)
         logits_RC, positive_RC, negative_RC = self.sim_RC / settings.temperature, self.positive_RC, self.negative_RC
-        log_k1_R1, log_k2 = self.log_k1(settings)[:, None], _log(settings.k2)
-        log_pos_R, log_neg_R = (_row_logsumexp(logits_RC, kept_RC) for kept_RC in (positive_RC, negative_RC))
+        log_k1_R1, log_k2 = self.log_k1(settings)[:, None], log_or_inf(settings.k2)
+        log_pos_R, log_neg_R = (row_logsumexp(logits_RC, kept_RC) for kept_RC in (positive_RC, negative_RC))
         log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, _row_logsumexp(log_k1_R1 - self.sim_RC, positive_RC))
+        log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_k1_R1 - self.sim_RC, positive_RC))
         log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
         weights_RC = self.weights_RC
         if settings.variant == "in":
@@ -121,8 +122,7 @@ def batch_block(
     every: int | None = None,
 ) -> PairBlock:
     """Each n-th embedding against all, with n = `every`; None gives about BLOCK_PAIRS pairs."""
-    z, labels, positives, *_ = flattened(z, labels, positives)
-    check_pairs(z, labels, positives)
+    z, labels, positives, *_ = check_pairs(z, labels, positives)
     z_ND, _ = normalized(z.detach(), normalize)
     rows = slice(None, None, every or anchor_step(len(z), len(z)))
     if positives is not None:
@@ -280,11 +280,3 @@ def theorem_1_holds(block: PairBlock, settings: LossSettings, tuned: Coefficient
     gain_RC = plain.P_RC * pull_share_R1 + (settings.k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
     both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
     return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)
-
-
-def _row_logsumexp(terms_RC: Tensor, kept_RC: Tensor) -> Tensor:
-    return terms_RC.masked_fill(~kept_RC, -math.inf).logsumexp(dim=1)
-
-
-def _log(number: float) -> float:
-    return math.log(number) if number > 0 else -math.inf
