@@ -3,10 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from contune import methods
 from contune.errors import UserError, unknown
@@ -32,8 +32,15 @@ class DataConfig:
     """For imagenet100: a text file with the name of one class folder per line."""
     label_column: str | None = None
     """For parquet: the label column, if it has an unusual name."""
-    image_size: int | None = ranged(None, low=4)
+    image_size: int | None = ranged(None, low=4, high=8192)
     """Side of the square images the encoder sees, in pixels. [default: the dataset's own]"""
+    resize: str = one_of("squash", ("crop", "pad", "squash"))
+    """How an image becomes a square: `crop` keeps the middle, `pad` adds black bars, `squash` distorts it.
+
+    `squash` is faster for large JPEGs, because it decodes them at reduced size, which changes features by up to 0.1.
+    """
+    range: str = one_of("auto", ("auto", "full"))
+    """For 16-bit files: `auto` scales values below 4096 by the bits that they use, `full` divides by 65535."""
     channels: int | None = one_of(None, (1, 3))
     """1 for grayscale, 3 for color. [default: the dataset's own]"""
     val_fraction: float = ranged(0.0, low=0.0, high=0.9)
@@ -166,17 +173,9 @@ class RunConfig:
 
 
 MACHINE_SETTINGS = (
-    "run.device",
-    "run.engine",
-    "run.autotune",
-    "run.log_every",
-    "run.gradients",
-    "run.checkpoint_seconds",
-    "run.on_nan",
-    "run.tensorboard",
-    "run.report",
-    "data.workers",
-)
+    "run.device", "run.engine", "run.autotune", "run.log_every", "run.gradients", "run.checkpoint_seconds",
+    "run.on_nan", "run.tensorboard", "run.report", "data.workers",
+)  # fmt: skip
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
 ADDED_SETTINGS: dict[str, Any] = {
     "method.r": 0.3,
@@ -184,6 +183,8 @@ ADDED_SETTINGS: dict[str, Any] = {
     "augment.mix": "none",
     "augment.mix_alpha": 1.0,
     "augment.mix_probability": 0.5,
+    "data.resize": "squash",
+    "data.range": "auto",
 }
 """Settings that older versions did not have, with their defaults. At these they are not part of a fingerprint."""
 
@@ -268,30 +269,25 @@ class Config:
         return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
 
     def _meaning(self) -> dict[str, Any]:
-        same = [key for key, value in ADDED_SETTINGS.items() if self.flat().get(key) == value]
-        return self.flat(without=[*MACHINE_SETTINGS, *same])
+        values = self.flat().items()
+        return {key: v for key, v in values if key not in MACHINE_SETTINGS and (key, v) not in ADDED_SETTINGS.items()}
 
-    def flat(self, without: Sequence[str] = ()) -> dict[str, Any]:
+    def flat(self) -> dict[str, Any]:
         """All values by their dotted keys."""
-        values: dict[str, Any] = {}
-        for section, settings in self.to_dict().items():
-            for name, value in settings.items():
-                if f"{section}.{name}" not in without:
-                    values[f"{section}.{name}"] = value
-        return values
+        tree = self.to_dict()
+        return {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
 
 
 def described(prefix: str = "") -> dict[Description, list[str]]:
     """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
     found: dict[Description, list[str]] = {}
-    for section, cls in _sections().items():
-        if not (section.startswith(prefix) or prefix.startswith(section)):
-            continue
-        for setting in describe(cls, section):
-            found.setdefault(setting, [])
-        for method in METHODS if section == "method" else ():
-            for setting in describe(find_method(method).Settings, section):
-                found.setdefault(setting, []).append(method)
+    for item in fields(Config):
+        if item.name.startswith(prefix) or prefix.startswith(item.name):
+            cls: Any = item.default_factory
+            found |= {setting: [] for setting in describe(cls, item.name)}
+            for method in METHODS if item.name == "method" else ():
+                for setting in describe(find_method(method).Settings, item.name):
+                    found.setdefault(setting, []).append(method)
     return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
 
 
@@ -300,21 +296,19 @@ def check_spelling(assignments: Iterable[str]) -> None:
 
     The names of the methods' settings are read from the source. Whether the chosen method has them shows later.
     """
-    sections = {section: cls() for section, cls in _sections().items() if section != "method"}
-    known = {f"{section}.{name}" for section, settings in sections.items() for name in vars(settings)} | {"method.name"}
+    pairs = dict(map(split_assignment, assignments))
+    known = {"method.name"}
     for path in Path(methods.__file__).parent.glob("*.py"):
         known |= {f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)}
-    for key, value in map(split_assignment, assignments):
-        section, _, name = key.partition(".")
-        if key not in known:
+    for key in pairs.keys() - known:
+        if key.startswith("method."):
             raise unknown("setting", key, known)
-        if section in sections:
-            assign(sections[section], name, value, key)
-        elif key == "method.name" and value not in METHODS:
-            raise unknown("method", value, METHODS)
-    for section, settings in sections.items():
-        check(settings, f"{section}.")
+    if pairs.get("method.name", "tcl") not in METHODS:
+        raise unknown("method", pairs["method.name"], METHODS)
+    without_method = Config(method=MethodConfig(settings=cast("Method.Settings", _NoSettings())))
+    without_method._apply((key, value) for key, value in pairs.items() if key not in known)
 
 
-def _sections() -> dict[str, Any]:
-    return {item.name: item.default_factory for item in fields(Config)}
+@dataclass
+class _NoSettings:
+    pass

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from contune.config import Config
-from contune.console import Finding, advice, fine, plural, wrong
+from contune.console import Finding, advice, fine, note, plural, wrong
 from contune.data.augment import eval_transform
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
@@ -26,6 +26,8 @@ FAR_LR = 6.0
 """As a factor. The paper's own rates (appendix B.2) differ from that ratio by up to 5.6: 0.009 at 64 embeddings."""
 FEW_IMAGES = 0.5
 """Mean number of other images of its class that an anchor meets. At this value, six of ten anchors meet none."""
+GOOD_R = 54.0
+"""That of the best constant k1 on CIFAR-100 (4000) and on digits (500); `contune tune --how advise` tries it."""
 LARGE_R = 100.0
 """See `about_k1`: up to this r even a run of a few epochs learns."""
 R_PER_STEP = 0.5
@@ -42,7 +44,7 @@ CPU_TRIAL_BYTES = 2**27
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Findings in the order of a run. An error that would stop the run ends the examination."""
+    """Findings in the order of a run: ✓ for a check that passed. An error that would stop the run is the last one."""
     try:
         with broken_image_hint():
             yield from about_machine(config.run.device)
@@ -64,7 +66,7 @@ def about_machine(device_name: str) -> Iterator[Finding]:
     except UserError:  # reported when the run is set up
         device = choose_device("auto")
     found = ", ".join(f"{name} {version}" for name, version in versions().items())
-    yield fine(f"machine: {hardware_name(device)}; {found}")
+    yield note(f"machine: {hardware_name(device)}; {found}")
     free_gib = shutil.disk_usage(".").free / 2**30
     if free_gib < 2:
         yield advice(f"only {free_gib:.1f} GiB of disk are free here; checkpoints may not fit")
@@ -75,7 +77,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     dataset, config, spec = setup.dataset, setup.config, setup.spec
     splits = (("train", dataset.train), ("val", dataset.val), ("test", dataset.test))
     sizes = ", ".join(f"{len(split):,} {name}" for name, split in splits if split is not None)
-    yield fine(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
+    yield note(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
     if dataset.skipped:
         yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
@@ -97,11 +99,11 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
     x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
     mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
-    if abs(mean) > 0.5 or not 0.5 < std < 2.0:
-        yield advice(
-            f"normalized images have mean {mean:.2f} and standard deviation {std:.2f} instead of 0 and 1; check that "
-            f"they are those of {dataset.name}. The recipe images measures both for any data"
-        )
+    found = f"normalized images have mean {mean:.2f} and standard deviation {std:.2f}"
+    if abs(mean) <= 0.5 < std < 2.0:
+        yield fine(found)
+    else:
+        yield advice(f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data")
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
@@ -111,15 +113,18 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     images, views = config.optim.batch_images, config.augment.views
     num = images * views
     size = f"{plural(images, 'image')} × {plural(views, 'view')} = {plural(num, 'embedding')}"
-    yield fine(f"batch: {size}, the number that the paper calls the batch size")
+    yield note(f"batch: {size}, the number that the paper calls the batch size")
     training.epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
     if config.data.sampler == "balanced" and labels_N is not None:
         classes, each, extra = training.balanced_shares(config, labels_N)
         more = f" or {each + 1}" if extra else ""
-        yield fine(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
+        yield note(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
     expected_lr = PAPER_LR_PER_VIEW * num
-    if config.optim.name == "sgd" and not expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR:
-        yield advice(f"optim.lr={config.optim.lr:g} is far from {expected_lr:.2g}, the paper's 0.2 per 256 embeddings")
+    if config.optim.name == "sgd":
+        is_near = expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR
+        text = f"{expected_lr:.2g}, the paper's 0.2 per 256 embeddings"
+        text = f"optim.lr={config.optim.lr:g} is {'near' if is_near else 'far from'} {text}"
+        yield fine(text) if is_near else advice(text)
 
 
 def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
@@ -132,11 +137,16 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
     num_terms = denominator_of_equals(config, expected)
     if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1:
         value = f"ln {num_terms:.0f} = {math.log(num_terms):.2f}"
-        yield fine(f"an untrained loss is about {value}; a loss that stays there has not learned")
-    yield fine(f"positives: {expected:.1f} for each anchor on average")
-    meets_few = (expected + 1) / config.augment.views - 1 < FEW_IMAGES
-    if by_label and meets_few and labels_N is not None and labels_N.bincount().max() > 1:
-        yield advice("few anchors meet another of their class; raise optim.batch_images or set data.sampler=balanced")
+        yield note(f"an untrained loss is about {value}; a loss that stays there has not learned")
+    text = f"positives: {expected:.1f} for each anchor on average"
+    if not by_label or labels_N is None or labels_N.bincount().max() == 1:
+        yield note(text)
+    elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
+        yield advice(
+            f"{text}; few anchors meet another of their class: raise optim.batch_images or set data.sampler=balanced"
+        )
+    else:
+        yield fine(text)
 
 
 def expected_positives(config: Config, labels_N: Tensor | None) -> float:
@@ -164,6 +174,12 @@ def denominator_of_equals(config: Config, positives: float) -> float:
     return own + knobs.k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
 
 
+def k1_at(r: float, config: Config, labels_N: Tensor | None) -> float:
+    """The constant k1 whose term is r times the other terms of an untrained network's denominator; see `about_k1`."""
+    positives = expected_positives(config, labels_N)
+    return r * denominator_of_equals(config, positives) / positives
+
+
 def about_k1(setup: Setup) -> Iterator[Finding]:
     """Whether the run has enough steps to undo what a large k1 does first: draw all embeddings together.
 
@@ -181,8 +197,10 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
         return
     positives = expected_positives(config, setup.dataset.train.labels)
     others = config.optim.batch_images * config.augment.views - 1
-    largest = max(LARGE_R, R_PER_STEP * steps) * denominator_of_equals(config, positives) / positives
-    if settings.k1 > largest:
+    largest = k1_at(max(LARGE_R, R_PER_STEP * steps), config, setup.dataset.train.labels)
+    if settings.k1 <= largest:
+        yield fine(f"method.k1={settings.k1:g} is not too large for {plural(steps, 'step')}")
+    else:
         unit = 10.0 ** math.floor(math.log10(largest))
         yield advice(
             f"method.k1={settings.k1:g} is large for {plural(steps, 'step')} where {100 * positives / others:.2g} % "
@@ -195,7 +213,7 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     """The stem for this image size, and memory and time of the run, estimated from a short trial."""
     config, size, stem = setup.config, setup.spec.image_size, setup.spec.stem
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
-    yield fine(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
+    yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
     if stem == "imagenet" and size <= SMALL_IMAGE and setup.spec.encoder.startswith("resnet"):  # others have no choice
         yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
     if stem == "cifar" and size > SMALL_IMAGE:
@@ -205,13 +223,13 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     bytes_per_view = _activation_bytes(setup, method)
     weights_gradients_momentum = 3 * sum(p.numel() * p.element_size() for p in method.parameters())
     needed = weights_gradients_momentum + views * bytes_per_view
-    text = f"memory: about {needed / 2**30:.1f} GiB for a step, {free / 2**30:.1f} GiB are free"
+    text = f"memory: about {needed / 2**30:.2g} GiB for a step, {free / 2**30:.1f} GiB are free"
     yield fine(text) if needed < 0.9 * free else advice(f"{text}; lower optim.batch_images")
     room = free // 2 if setup.device.type == "cuda" else CPU_TRIAL_BYTES
     num_trial = max(MIN_TRIAL, min(views, MAX_TRIAL, room // bytes_per_view))
     hours = steps * views * _seconds_per_view(setup, method, num_trial) / 3600
     duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
-    yield fine(f"time: about {duration} for {plural(steps, 'step')}, estimated from {num_trial} images")
+    yield note(f"time: about {duration} for {plural(steps, 'step')}, estimated from {num_trial} images")
 
 
 def _activation_bytes(setup: Setup, method: Method) -> int:
