@@ -1,48 +1,40 @@
-"""`contune tune`: k1 and k2 of TCL from short runs on a validation split, in one of three ways.
+"""`contune tune`: k1 and k2 of TCL, or the r of its automatic ones, from short runs on a validation split.
 
-search: Optuna proposes values.
+search: Optuna proposes values of k1 and k2, or of r.
 paper: the procedure of the paper's section 4.4.
-advise: from the gradients of one short run of SupCon, without a search.
+advise: the rule of `contune doctor`, without a search.
 
-The recipe's own values and the paper's defaults are always tried, so the choice is never below them on the validation
-split. The test split is never used.
-
-Shapes: N embeddings of size D.
+Automatic k1 and k2, the recipe's own values and the paper's defaults are always tried. Of values that the validation
+split cannot tell apart, the simplest are chosen. The test split is never used.
 """
 
 import json
 import platform
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from functools import partial
-from math import exp, log
+from math import sqrt
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from contune.config import Config
 from contune.console import plural, say
-from contune.data.loader import Loader
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
+from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
-from contune.losses.responses import responses
-from contune.methods.base import Method
 from contune.methods.tcl import TCL
 from contune.report import wilson_interval
 from contune.run import RunFolder
 from contune.train.log import CHECKPOINT, PREVIOUS
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
 from contune.train.session import train
-from contune.train.setup import Setup, broken_image_hint, open_dataset
-from contune.train.trainer import Trainer
+from contune.train.setup import broken_image_hint, open_dataset
 
 if TYPE_CHECKING:
     import optuna
@@ -51,35 +43,39 @@ WAYS = ("search", "paper", "advise")
 NUM_TRIALS = 16
 SETTINGS, SUMMARY, PICTURE = "settings.json", "tune.json", "trials.png"
 """Files in the folder of a tuning; its trials are run folders in trials/."""
-COLUMNS = ("", "k1", "k2", "linear %", "kNN %", "")
+COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
+NUM_VALIDATION = 100
+"""Fewer validation images cannot decide: at 90 %, the standard error of 100 is 3 points."""
 
 
 class Values(NamedTuple):
-    k1: float
-    k2: float
+    k1: float | str
+    k2: float | str
+    """Numbers, or `auto`."""
+    r: float | None = None
+    """Of automatic ones."""
+
+    @classmethod
+    def auto(cls, r: float) -> "Values":
+        return cls("auto", "auto", r)
 
     @property
     def overrides(self) -> list[str]:
-        return [f"method.k1={_plain(self.k1)}", f"method.k2={_plain(self.k2)}"]
+        return [f"method.{name}={_plain(value)}" for name, value in self._asdict().items() if value is not None]
 
     def __str__(self) -> str:
-        return f"k1 {_plain(self.k1)}, k2 {_plain(self.k2)}"
+        return ", ".join(f"{name} {_plain(value)}" for name, value in self._asdict().items() if value is not None)
 
 
-OWN, PAPER, SUPCON = "the recipe's own", "the paper's default", "SupCon"
-SUPCON_VALUES = Values(0.0, 1.0)
+OWN, AUTO, PAPER, SUPCON = "the recipe's own", "automatic", "the paper's default", "SupCon"
+AUTO_VALUES, SUPCON_VALUES = Values.auto(TCL.Settings().r), Values(0.0, 1.0)
 PAPER_DEFAULTS = {True: Values(5000.0, 1.0), False: Values(1.0, 1.5)}
 """With labels (section 4.4) and without (appendix B.3)."""
 
 
-def _plain(number: float) -> str:
+def _plain(value: float | str) -> str:
     """The shortest text that reads back as the same number."""
-    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
-
-
-def _rounded(k1: float, k2: float) -> Values:
-    """To what a person can read and type: three digits of k1, two decimals of k2."""
-    return Values(float(f"{k1:.3g}"), round(k2, 2))
+    return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +84,7 @@ class Trial:
 
     values: Values
     why: str = ""
-    """What else these values are: the recipe's own, the paper's default, SupCon, advised."""
+    """What else these values are: the recipe's own, automatic, the paper's default, SupCon, advised."""
     linear_top1: float | None = None
     """Top-1 % of the fast linear probe on the validation split; None if the run did not finish."""
     knn_top1: float | None = None
@@ -102,23 +98,35 @@ class Trial:
 
 
 def rank(trial: Trial) -> tuple[float, ...]:
-    """Higher is better: accuracy, then kNN, then the smaller k1, then the k2 nearer to 1.
+    """Higher is better: accuracy, then kNN."""
+    return tuple(-1.0 if value is None else value for value in (trial.linear_top1, trial.knn_top1))
+
+
+def simplicity(trial: Trial) -> tuple[float, ...]:
+    """Lower is simpler: automatic, the recipe's own, the paper's; then the smaller k1 and the k2 nearer to 1.
 
     A larger k1 weakens the push from negatives, so it has to earn its place.
     """
-    accuracy, knn = (-1.0 if value is None else value for value in (trial.linear_top1, trial.knn_top1))
-    return accuracy, knn, -trial.values.k1, -abs(trial.values.k2 - 1)
+    known = [name in trial.why for name in (AUTO, OWN, PAPER)]
+    k1, k2 = (1.0 if isinstance(value, str) else value for value in trial.values[:2])
+    return known.index(True) if any(known) else len(known), k1, abs(k2 - 1), *(-value for value in rank(trial))
 
 
 def best(trials: Iterable[Trial]) -> Trial | None:
-    """The highest by `rank`. SupCon (k1 = 0) is a comparison; it is chosen only if the recipe itself has k1 = 0."""
-    candidates = [t for t in trials if t.linear_top1 is not None and (t.values.k1 > 0 or OWN in t.why)]
-    return max(candidates, key=rank, default=None)
+    """The simplest of those that are within one standard error of the highest.
+
+    SupCon (k1 = 0) is a comparison; it is chosen only if the recipe itself has k1 = 0.
+    """
+    candidates = [t for t in trials if t.linear_top1 is not None and (t.values.k1 != 0 or OWN in t.why)]
+    top = max(candidates, key=rank, default=None)
+    if top is None:
+        return None
+    share = min(100.0, top.linear_top1 or 0.0) / 100
+    noise = 100 * sqrt(share * (1 - share) / (top.num_images or 1)) if top.num_images else 0.0
+    return min((t for t in candidates if (t.linear_top1 or 0.0) >= 100 * share - noise), key=simplicity)
 
 
 # Short runs: the recipe in fewer epochs, evaluated on a validation split.
-
-NUM_SNAPSHOTS = 9
 
 
 def default_epochs(epochs: int) -> int:
@@ -138,40 +146,12 @@ def short_config(config: Config, epochs: int) -> Config:
     return short.check()
 
 
-def short_run(config: Config, folder: RunFolder, make_trainer: type[Trainer] = Trainer) -> dict[str, Any]:
+def short_run(config: Config, folder: RunFolder) -> dict[str, Any]:
     """Trains and evaluates, in another process. Nothing resumes a finished run, so its checkpoints are removed."""
-    result = train(config, folder, make_trainer)
+    result = train(config, folder)
     for name in (CHECKPOINT, PREVIOUS):
         (folder.path / name).unlink(missing_ok=True)
     return result
-
-
-Snapshot = tuple[int, Tensor, Tensor]
-"""A step, the embeddings (N, D) of its batch, all views stacked, and groups (N,), equal for positives of each other."""
-
-
-class SnapshotTrainer(Trainer):
-    """Saves the embeddings of a few steps, from the first to the last."""
-
-    def __init__(self, setup: Setup, method: Method, loader: Loader, folder: RunFolder) -> None:
-        super().__init__(setup, method, loader, folder)
-        distance = max(self.num_steps - 1, 1) / (NUM_SNAPSHOTS - 1)
-        self.snapshot_steps = {1 + round(number * distance) for number in range(NUM_SNAPSHOTS)}
-
-    def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        metrics = super().take_step(images_BCHW, labels_B)
-        if self.step in self.snapshot_steps:
-            z_ND, groups_N = (self.watch.state[name].cpu().contiguous() for name in ("z_ND", "groups_N"))
-            with atomic_file(self.folder.path / f"moment-{self.step:08}.safetensors") as path:
-                save_file({"z_ND": z_ND.float(), "groups_N": groups_N}, path)
-        return metrics
-
-
-def read_snapshots(folder: Path) -> list[Snapshot]:
-    """In the order of the run."""
-    paths = sorted(folder.glob("moment-*.safetensors"))
-    files = [(int(path.stem.removeprefix("moment-")), load_file(path)) for path in paths]
-    return [(step, file["z_ND"], file["groups_N"]) for step, file in files]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,17 +172,22 @@ class Runner:
     def is_over(self) -> bool:
         return time.monotonic() >= self.until
 
+    @property
+    def defaults(self) -> list[Values]:
+        """What is always tried."""
+        return list(dict.fromkeys([self.own, AUTO_VALUES, self.paper]))
+
     def why(self, values: Values) -> str:
-        names = {OWN: self.own, PAPER: self.paper, SUPCON: SUPCON_VALUES}
+        names = {OWN: self.own, AUTO: AUTO_VALUES, PAPER: self.paper, SUPCON: SUPCON_VALUES}
         return " and ".join(name for name, known in names.items() if known == values)
 
     def run_folder(self, values: Values) -> Path:
         return self.folder / "trials" / str(values).replace(",", "").replace(" ", "-")
 
-    def run(self, batch: Sequence[Values], work: Callable[..., dict[str, Any]] = short_run) -> list[Trial]:
+    def run(self, batch: Sequence[Values]) -> list[Trial]:
         """A trial for each of these values. If nothing could be run here yet, the first error is raised."""
         unique = list(dict.fromkeys(batch))
-        jobs = [Job(deepcopy(self.config).override(v.overrides), self.run_folder(v), str(v), work) for v in unique]
+        jobs = [Job(deepcopy(self.config).override(v.overrides), self.run_folder(v), str(v), short_run) for v in unique]
         trials = {}
         for values, result in zip(unique, run_many(jobs, self.parallel), strict=True):
             trial = trials[values] = Trial(
@@ -235,7 +220,7 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
     Then fix the best k1 and raise k2 in steps of 0.2 while the accuracy rises, then in steps of 0.1.
     """
     k1s: tuple[float, ...] = FIRST_K1 if supervised else (1.0,)
-    first = [runner.own, SUPCON_VALUES, *(Values(k1, 1.0) for k1 in k1s), runner.paper]
+    first = [SUPCON_VALUES, *(Values(k1, 1.0) for k1 in k1s), *runner.defaults]
     trials = {trial.values: trial for trial in runner.run(first)}
 
     scores = {values: trial.linear_top1 or 0.0 for values, trial in trials.items()}
@@ -244,11 +229,11 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
         new = [Values(k1, 1.0) for k1 in OTHER_K1 if Values(k1, 1.0) not in trials]
         trials |= {trial.values: trial for trial in runner.run(new)}
         k1s += OTHER_K1
-    top, step = best(trial for trial in trials.values() if trial.values.k1 in k1s), STEP
-    while top is not None and not runner.is_over and (k2 := round(top.values.k2 + step, 2)) <= HIGHEST_K2:
+    top, step = max((trials[Values(k1, 1.0)] for k1 in k1s), key=rank), STEP
+    while not runner.is_over and (k2 := round(float(top.values.k2) + step, 2)) <= HIGHEST_K2:
         (trial,) = runner.run([Values(top.values.k1, k2)])
         trials.setdefault(trial.values, trial)
-        higher = best([top, trial])
+        higher = max(top, trial, key=rank)  # of equals the first
         if higher is top and step == HALF_STEP:
             break
         step = HALF_STEP if higher is top else step
@@ -258,83 +243,13 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
 
 # --how advise
 
-PUSH_LEFT = 0.9
-LOWEST_K1, HIGHEST_K1 = 1.0, 1e5
-HALVINGS = 30
 
-
-@dataclass(frozen=True)
-class Advice:
-    values: Values
-    decisive_step: int
-    """The step of the run at which a larger k1 would first weaken the negatives too much."""
-    pull: float
-    push: float
-    """How strongly positives pull and negatives push at the end of the run, as multiples of SupCon's."""
-
-
-def advise(snapshots: Sequence[Snapshot], temperature: float) -> Advice:
-    """From snapshots of a run of SupCon, the first of them of the untrained network.
-
-    Section 4.4 shows what k1 gives and takes: positives pull more strongly, and as k1's term fills the denominator D,
-    negatives push less, by the factor D_SupCon / D. Accuracy falls when too little of the push is left. So:
-
-        k1: the largest that leaves the negatives nine tenths of their push under SupCon at every snapshot
-        k2: makes up for the rest in the second half of the run, so that negatives push as under SupCon
-
-    The untrained network counts: its positives are far apart, so Σ_p exp(-s_ip) is largest, and k1's term soon
-    outgrows Σ_n exp(s_in / τ). Everything is then drawn together first, which takes epochs to undo.
-    """
-
-    def largest_k1(snapshot: Snapshot) -> float:
-        def is_allowed(log_k1: float) -> bool:
-            return _against_supcon([snapshot], temperature, exp(log_k1), 1.0)[1] >= PUSH_LEFT
-
-        return exp(_bisect(is_allowed, log(LOWEST_K1), log(HIGHEST_K1)))
-
-    limits = list(map(largest_k1, snapshots))
-    k1, learned = min(limits), snapshots[len(snapshots) // 2 :]
-    k2 = _bisect(lambda k2: _against_supcon(learned, temperature, k1, k2)[1] < 1, 1.0, HIGHEST_K2)
-    values = _rounded(k1, k2)
-    pull, push = _against_supcon(snapshots[-1:], temperature, *values)
-    return Advice(values, snapshots[limits.index(k1)][0], pull, push)
-
-
-def _against_supcon(snapshots: Sequence[Snapshot], temperature: float, k1: float, k2: float) -> tuple[float, float]:
-    """The mean gradient responses of positives and negatives, as multiples of SupCon's."""
-    found = [
-        responses(z_ND, groups_N, temperature=temperature, k1=k1, k2=k2, hard=None) for _, z_ND, groups_N in snapshots
-    ]
-    pull, push = (
-        mean(float(each[name]) / max(float(each[f"supcon_{name}"]), 1e-30) for each in found)
-        for name in ("positive_gradient", "negative_gradient")
-    )
-    return pull, push
-
-
-def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest number in between for which `holds`, if it holds up to some number and not beyond; else an end."""
-    if not holds(low):
-        return low
-    if holds(high):
-        return high
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
-def _advised(runner: Runner, temperature: float) -> tuple[list[Trial], Advice]:
-    """A run of SupCon, its advice, and the trials that compare the advice with the defaults."""
-    runner.config.run.gradients = True
-    reference = runner.run([SUPCON_VALUES], partial(short_run, make_trainer=SnapshotTrainer))
-    advice = advise(read_snapshots(runner.run_folder(SUPCON_VALUES)), temperature)
-    if runner.is_over:
-        raise UserError(f"no time was left to compare the advice, {advice.values}; repeat with more --minutes")
-    compared = [v for v in dict.fromkeys([advice.values, runner.own, runner.paper]) if v != SUPCON_VALUES]
-    trials = [*reference, *runner.run(compared)]
-    named = [replace(t, why=f"advised, {t.why}".strip(", ")) if t.values == advice.values else t for t in trials]
-    return named, advice
+def advised(runner: Runner, labels_N: Tensor | None) -> tuple[list[Trial], Values]:
+    """The constant k1 of doctor's rule next to the defaults and SupCon: all trials, and the advice."""
+    plain = deepcopy(runner.config).override(SUPCON_VALUES.overrides)
+    advice = Values(float(f"{k1_at(GOOD_R, plain, labels_N):.2g}"), 1.0)
+    trials = runner.run([*dict.fromkeys([SUPCON_VALUES, advice, *runner.defaults])])
+    return [replace(t, why=f"advised, {t.why}".strip(", ")) if t.values == advice else t for t in trials], advice
 
 
 # --how search
@@ -345,13 +260,19 @@ STREAM = 11
 
 
 class Ranges(NamedTuple):
-    """What is searched; k1 on a logarithmic scale."""
+    """What is searched; k1 and r on a logarithmic scale."""
 
     k1: tuple[float, ...] = (1.0, 20_000.0)
     k2: tuple[float, ...] = (1.0, 3.0)
+    r: tuple[float, ...] = ()
+    """If there is one: r is searched instead of k1 and k2."""
 
-    def hold(self, values: Values) -> bool:
-        return self.k1[0] <= values.k1 <= self.k1[1] and self.k2[0] <= values.k2 <= self.k2[1]
+    def parameters(self, values: Values) -> dict[str, Any]:
+        """What Optuna learns from; nothing if a value lies outside the ranges."""
+        searched = {"r": self.r} if self.r else {"k1": self.k1, "k2": self.k2}
+        found = {name: getattr(values, name) for name in searched}
+        fits = (isinstance(found[name], float) and low <= found[name] <= high for name, (low, high) in searched.items())
+        return found if all(fits) and (values.r is not None) == bool(self.r) else {}
 
 
 def open_study(url: str, name: str) -> "optuna.Study":
@@ -383,11 +304,9 @@ def search(study: "optuna.Study", runner: Runner, ranges: Ranges, num_trials: in
         return study.get_trials(deepcopy=False, states=states or None)
 
     owner = f"{platform.node()}:{runner.folder.resolve()}"
-    for values in dict.fromkeys([runner.own, runner.paper]):
+    for values in runner.defaults:  # also those outside of the ranges, from which TPE does not learn
         if all(known.user_attrs.get("values") != list(values) for known in trials_in()):
-            # Values outside of the ranges, such as k1 = 0, are tried too; TPE does not learn from them.
-            params = values._asdict() if ranges.hold(values) else {}
-            study.enqueue_trial(params, user_attrs={"values": list(values)})
+            study.enqueue_trial(ranges.parameters(values), user_attrs={"values": list(values)})
     failures = 0
     while True:
         begun = [t for t in trials_in(TrialState.RUNNING) if t.user_attrs.get("owner") == owner]
@@ -419,11 +338,15 @@ def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple
     study.sampler = optuna.samplers.TPESampler(
         seed=mixed_seed(seed, STREAM, trial.number) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
     )
-    fixed: list[float] | None = trial.user_attrs.get("values")
-    if fixed is None or ranges.hold(Values(*fixed)):
-        k1 = trial.suggest_float("k1", *ranges.k1, log=True)
-        k2 = trial.suggest_float("k2", *ranges.k2)
-    values = _rounded(k1, k2) if fixed is None else Values(*fixed)
+    fixed: list[Any] | None = trial.user_attrs.get("values")
+    values = Values(*fixed) if fixed is not None else SUPCON_VALUES
+    # Rounded to what a person can read and type.
+    if (fixed is None or ranges.parameters(values)) and ranges.r:
+        r = trial.suggest_float("r", *ranges.r, log=True)
+        values = Values.auto(float(f"{r:.2g}")) if fixed is None else values
+    elif fixed is None or ranges.parameters(values):
+        k1, k2 = trial.suggest_float("k1", *ranges.k1, log=True), trial.suggest_float("k2", *ranges.k2)
+        values = Values(float(f"{k1:.3g}"), round(k2, 2)) if fixed is None else values
     trial.set_user_attr("values", list(values))
     trial.set_user_attr("owner", owner)
     return trial, values
@@ -438,7 +361,7 @@ class Tuned:
     own: Trial | None
     """The recipe's own values; None if their run failed."""
     paper: Trial | None
-    advice: Advice | None
+    advice: Values | None
     command: str
     """Trains with the choice."""
     epochs: int
@@ -449,7 +372,8 @@ class Tuned:
         for trial in sorted(self.trials, key=rank, reverse=True):
             mark = "→" if trial.values == self.choice.values else ""
             numbers = ["" if number is None else f"{number:.2f}" for number in (trial.linear_top1, trial.knn_top1)]
-            rows.append((mark, *map(_plain, trial.values), *numbers, trial.remark))
+            values = ["" if value is None else _plain(value) for value in trial.values]
+            rows.append((mark, *values, *numbers, trial.remark))
         return rows
 
     def lines(self) -> list[str]:
@@ -458,10 +382,9 @@ class Tuned:
         num_images = choice.num_images or 1
         low, high = wilson_interval(choice.linear_top1 or 0.0, num_images)
         lines = []
-        if (advice := self.advice) is not None:
-            effect = f"positives pull {advice.pull:.2f} and negatives push {advice.push:.2f} times as under SupCon"
+        if self.advice is not None:
             lines.append(
-                f"advised  {advice.values}: step {advice.decisive_step} allows no larger k1; in the end {effect}"
+                f"advised  {self.advice}: of all constants that doctor's rule allows, the one that did best elsewhere"
             )
         lines.append(f"chosen   {choice.values}: {choice.linear_top1:.2f} %")
         for name, trial in (("the recipe's own values", own), ("the paper's default", self.paper)):
@@ -470,9 +393,9 @@ class Tuned:
                 lines[-1] += f"; {name} {top1}"
         images, epochs = plural(num_images, "validation image"), plural(self.epochs, "epoch")
         lines.append(f"         on {images} after {epochs}; 95 % interval {low:.1f} to {high:.1f} %")
-        other = own if own is not None and own.values != choice.values else None
-        if other is not None and wilson_interval(other.linear_top1 or 0.0, num_images)[1] >= low:
-            lines.append("         within chance of the recipe's own values; train both before you rely on it")
+        if (top := max(self.trials, key=rank)).values != choice.values and top.values != SUPCON_VALUES:
+            reached = f"{top.values} reached {top.linear_top1:.2f} %"
+            lines.append(f"         {reached}, within one standard error: the simpler values are chosen")
         return [*lines, f"train    {self.command}"]
 
 
@@ -501,7 +424,7 @@ def tune(
         if value is not None and not value > 0:
             raise UserError(f"--{name} must be above 0, got {value:g}")
     for name, ends in ranges._asdict().items():
-        if len(ends) != 2 or not 0 < ends[0] < ends[1] < float("inf"):
+        if ends and not (len(ends) == 2 and 0 < ends[0] < ends[1] < float("inf")):
             raise UserError(f"--{name} is not a range; give two numbers above 0, such as 100,5000")
     settings: Any = config.method.settings
     if not isinstance(settings, TCL.Settings):
@@ -515,6 +438,11 @@ def tune(
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
         raise UserError(f"{dataset.name} has no labels, and tuning needs them, also to tune without labels")
+    if len(dataset.val) < NUM_VALIDATION:
+        raise UserError(
+            f"{plural(len(dataset.val), 'validation image')} cannot decide between settings, {NUM_VALIDATION} can; "
+            "raise data.val_fraction, or use method.k1=auto method.k2=auto without tuning"
+        )
     if how == "search" and storage is not None:
         study = open_study(storage, name)
     make_parent(folder / SETTINGS)
@@ -525,13 +453,14 @@ def tune(
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
     until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     paper = PAPER_DEFAULTS[settings.supervised]
-    own = paper if isinstance(settings.k1, str) else Values(settings.k1, settings.knobs.k2)  # a search needs numbers
+    is_auto = "auto" in (settings.k1, settings.k2)
+    own = Values(settings.k1, settings.k2, settings.r if is_auto else None)
     runner = Runner(config=short, folder=folder, parallel=parallel, own=own, paper=paper, until=until)
     advice = None
     if how == "paper":
         trials = paper_procedure(runner, supervised=settings.supervised)
     elif how == "advise":
-        trials, advice = _advised(runner, settings.temperature)
+        trials, advice = advised(runner, dataset.train.labels)
     else:
         study = study or open_study(f"sqlite:///{(folder / 'study.db').resolve()}", name)
         trials = search(study, runner, ranges, num_trials, short.run.seed)
@@ -540,7 +469,7 @@ def tune(
         errors = [trial.error for trial in trials if trial.error]
         raise UserError(errors[0] if errors else "no trial finished in this time; use more --minutes")
     by_values = {trial.values: trial for trial in trials}
-    kept = [text for text in overrides if text.partition("=")[0].strip() not in ("method.k1", "method.k2")]
+    kept = [text for text in overrides if text.partition("=")[0].strip() not in ("method.k1", "method.k2", "method.r")]
     tuned = Tuned(
         trials=trials,
         choice=choice,
@@ -568,8 +497,8 @@ def _check_folder(folder: Path, how: str, short: Config) -> None:
 
 
 def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
-    def flat(found: Trial | Advice) -> dict[str, Any]:
-        return {**found.values._asdict(), **{key: value for key, value in asdict(found).items() if key != "values"}}
+    def flat(trial: Trial) -> dict[str, Any]:
+        return trial.values._asdict() | {key: value for key, value in asdict(trial).items() if key != "values"}
 
     choice = tuned.choice
     content = {
@@ -580,7 +509,7 @@ def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
         "linear_top1": choice.linear_top1,
         "knn_top1": choice.knn_top1,
         "command": tuned.command,
-        "advice": None if tuned.advice is None else flat(tuned.advice),
+        "advice": None if tuned.advice is None else tuned.advice._asdict(),
         "trials": [flat(trial) for trial in tuned.trials],
     }
     write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
@@ -589,36 +518,41 @@ def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
 
 
 def draw_trials(path: Path, tuned: Tuned, title: str) -> None:
-    """Accuracy over k1, k2 as color; the choice and the defaults are marked, SupCon is a line."""
+    """Accuracy over k1 with k2 as color, or over r; choice and defaults are marked, SupCon and automatic are lines."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator
 
-    from contune.report.style import INK, METHOD_STYLES, MUTED, STYLE, quiet
+    from contune.report.style import INK, MUTED, STYLE, method_style, quiet
 
     finished = [trial for trial in tuned.trials if trial.linear_top1 is not None]
-    points = [trial for trial in finished if trial.values.k1 > 0]
+    by_r = sum(trial.values.r is not None for trial in finished) > 2
+    name = "r" if by_r else "k1"
+    points = [t for t in finished if t.values.k1 != 0 and (t.values.r is not None) == by_r]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 4.4), layout="constrained", facecolor="white")
         axes = figure.add_subplot()
         quiet(axes, grid="both")
         axes.set_xscale("log")
-        axes.set(xlabel="k1", ylabel="linear probe on the validation split, %")
-        k1s = [trial.values.k1 for trial in points] or [1.0]
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(k1s) > 300 * min(k1s) else (1.0, 2.0, 5.0)))
+        axes.set(xlabel=name, ylabel="linear probe on the validation split, %")
+        xs = [getattr(trial.values, name) for trial in points] or [1.0]
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(xs) > 300 * min(xs) else (1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         axes.minorticks_off()
         if points:
-            xs, ys, k2s = zip(*((t.values.k1, t.linear_top1, t.values.k2) for t in points), strict=True)
-            dots = axes.scatter(xs, ys, c=k2s, cmap="viridis", s=52, edgecolors="white", linewidths=0.8, zorder=3)
-            figure.colorbar(dots, ax=axes, pad=0.02, aspect=30, label="k2").outline.set_visible(False)
+            colors: Any = INK if by_r else [trial.values.k2 for trial in points]
+            look: dict[str, Any] = {"cmap": None if by_r else "viridis", "s": 52, "edgecolors": "white"}
+            dots = axes.scatter(xs, [t.linear_top1 or 0.0 for t in points], c=colors, linewidths=0.8, zorder=3, **look)
+            if not by_r:
+                figure.colorbar(dots, ax=axes, pad=0.02, aspect=30, label="k2").outline.set_visible(False)
         marks = {"chosen": (tuned.choice, "o", 15), OWN: (tuned.own, "s", 11), PAPER: (tuned.paper, "D", 11)}
-        for name, (trial, marker, size) in marks.items():
+        for label, (trial, marker, size) in marks.items():
             if trial is not None and trial in points:
-                x, y = trial.values.k1, trial.linear_top1 or 0.0
-                axes.plot(x, y, marker, markersize=size, label=name, mfc="none", mec=INK, mew=1.4, zorder=4)
-        for y in (each.linear_top1 or 0.0 for each in finished if each.values.k1 == 0):
-            axes.axhline(y, color=METHOD_STYLES["supcon"].color, linestyle="--", label=SUPCON, zorder=1)
+                x, y = getattr(trial.values, name), trial.linear_top1 or 0.0
+                axes.plot(x, y, marker, markersize=size, label=label, mfc="none", mec=INK, mew=1.4, zorder=4)
+        for values, label in ((SUPCON_VALUES, SUPCON), (AUTO_VALUES, "TCL auto")):
+            for y in (each.linear_top1 or 0.0 for each in finished if each.values == values):
+                axes.axhline(y, color=method_style(label).color, linestyle="--", label=label, zorder=1)
         legend = figure.legend(title=title, loc="outside upper left", ncols=5, frameon=False, labelcolor=MUTED)
         legend.set_alignment("left")
         with atomic_file(path) as part:
