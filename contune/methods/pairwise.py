@@ -5,6 +5,7 @@
 Shapes: B images, N rows of all stacked views, D embedding size; 2 where both views form one tensor.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -23,7 +24,7 @@ from contune.methods.base import (
     ids_of_views,
     labels_of_views,
 )
-from contune.models.heads import mlp, projector
+from contune.models.heads import mlp
 from contune.settings import ranged
 
 
@@ -41,7 +42,10 @@ class PairwiseMethod(Method):
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
-        self.projector = projector(num_features, hidden=settings.projector_hidden, dim=settings.projector_dim)
+        # The paper: "a MLP with one hidden layer", without batch-norm.
+        self.projector = mlp(
+            [num_features, settings.projector_hidden or num_features, settings.projector_dim], norm=False
+        )
 
     @property
     def knobs(self) -> LossSettings | None:
@@ -52,11 +56,12 @@ class PairwiseMethod(Method):
         """The loss of the global batch, given this process's rows. Rows of one group are positives."""
         raise NotImplementedError
 
-    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
-        by_label = self.settings.needs_labels
-        groups_N = labels_of_views(labels_B, num_views) if by_label else ids_of_views(z_ND, num_views)
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        features_ND = self.encode(views)
+        groups_N = labels_of_views(labels_B, views) if self.settings.needs_labels else ids_of_views(views)
+        z_ND = self.projector(features_ND)
         compared = {"z_ND": z_ND.detach(), "groups_N": groups_N}
-        return Output(loss=self.pair_loss(z_ND, groups_N), features_ND=features_ND, state=compared)
+        return Output(loss=self.pair_loss(z_ND, groups_N), features_ND=features_ND.detach(), state=compared)
 
 
 class ViewPairMethod(Method):
@@ -85,12 +90,14 @@ class ViewPairMethod(Method):
         """The loss of two views of the global batch. Row i of both belongs to image i."""
         raise NotImplementedError
 
-    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
-        check_views(num_views)
-        z_VBD = distributed.gather(z_ND.unflatten(0, (num_views, -1)).transpose(0, 1)).unbind(dim=1)
-        with torch.autocast(z_ND.device.type, enabled=False):
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        check_views(views)
+        features_ND = self.encode(views)
+        z_BVD = self.projector(features_ND).unflatten(0, (len(views), -1)).transpose(0, 1)
+        z_VBD = distributed.gather(z_BVD).unbind(dim=1)
+        with torch.autocast(features_ND.device.type, enabled=False):
             losses = [self.view_loss(*map(at_least_float32, pair)) for pair in combinations(z_VBD, 2)]
-        return Output(loss=torch.stack(losses).mean(), features_ND=features_ND)
+        return Output(loss=torch.stack(losses).mean(), features_ND=features_ND.detach())
 
 
 def standardized(z_BD: Tensor) -> Tensor:

@@ -35,15 +35,6 @@ class BatchNorm(nn.BatchNorm1d):
         return whole[start : start + len(x_ND)]
 
 
-def projector(num_features: int, *, hidden: int | None = None, dim: int = 128) -> nn.Sequential:
-    """The paper's projection network: "a MLP with one hidden layer", without batch-norm.
-
-    hidden: size of the hidden layer. None: num_features (512 for ResNet-18 and 34, 2048 for ResNet-50 and above).
-    dim: size of the embedding that the loss sees, 128 in the paper's supervised runs.
-    """
-    return mlp([num_features, num_features if hidden is None else hidden, dim], norm=False)
-
-
 def mlp(
     sizes: Sequence[int],
     *,
