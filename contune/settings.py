@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from itertools import pairwise
 from math import isinf
+from operator import ge, gt, le
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from contune.errors import UserError, unknown
 
 _KINDS = {bool: "true or false", int: "integer", float: "number", str: "text", type(None): "none"}
+_BOUNDS = {"low": ("{:g} or more", ge), "above": ("above {:g}", gt), "high": ("{:g} or less", le)}
 _BOOLS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
 
@@ -38,15 +40,11 @@ def check(settings: Any, prefix: str) -> None:
             raise unknown(key, value, map(str, rule["choices"]))
         if isinstance(value, str):  # a word instead of a number
             continue
-        low, above, high = rule.get("low"), rule.get("above"), rule.get("high")
-        if low is not None and not value >= low:
-            raise UserError(f"{key} must be {low:g} or more, got {value}")
-        if above is not None and not value > above:
-            raise UserError(f"{key} must be above {above:g}, got {value}")
         if isinstance(value, float) and isinf(value):
             raise UserError(f"{key} must be finite, got {value}")
-        if high is not None and not value <= high:
-            raise UserError(f"{key} must be {high:g} or less, got {value}")
+        for bound, (words, holds) in _BOUNDS.items():
+            if rule.get(bound) is not None and not holds(value, rule[bound]):
+                raise UserError(f"{key} must be {words.format(rule[bound])}, got {value}")
 
 
 def parse(text: str, annotation: Any, key: str) -> Any:
@@ -143,15 +141,14 @@ def as_text(value: object) -> str:
 
 
 def _kind(annotation: Any, rule: Mapping[str, Any]) -> str:
-    """`integer, 1 or more`, `number or auto, above 0 and 1 or less`, `shuffle or balanced`"""
+    """`integer, 1 or more`, `number or auto, above 0, 1 or less`, `shuffle or balanced`"""
     if "choices" in rule:
         return " or ".join(map(str, rule["choices"]))
     origin = get_origin(annotation)
     parts = get_args(annotation) if origin in (Union, types.UnionType) else (annotation,)
     kinds = [*(get_args(part) if get_origin(part) is Literal else (_KINDS.get(part, "list"),) for part in parts)]
-    bounds = {"low": "{:g} or more", "above": "above {:g}", "high": "{:g} or less"}
-    limits = [words.format(rule[bound]) for bound, words in bounds.items() if rule.get(bound) is not None]
-    return ", ".join([" or ".join(word for words in kinds for word in words), " and ".join(limits)]).rstrip(", ")
+    limits = [words.format(rule[bound]) for bound, (words, _) in _BOUNDS.items() if rule.get(bound) is not None]
+    return ", ".join([" or ".join(word for words in kinds for word in words), *limits])
 
 
 def _docstrings(cls: type) -> dict[str, str]:
