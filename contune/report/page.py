@@ -7,6 +7,7 @@ import base64
 import html
 import shlex
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MEASURES, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, judged_by
 from contune.report import wilson_interval
 
 _GENERATOR = '<meta name="generator" content="contune {kind}">'
@@ -179,6 +180,8 @@ def write_report(
 {pixels}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
+    if images is not None and images.labels is not None and images.labels.dim() == 2:
+        images = replace(images, labels=None)  # classes and mistakes are of images with one label
     split, labels_M, note = escape(result["split"]), None if images is None else images.labels, ""
     if images is None or features_MD is None or not len(images):
         why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
@@ -208,9 +211,10 @@ def write_report(
         for measure in result["measures"]:
             low, high = wilson_interval(measure["top1"], measure["num_images"])
             name, protocol = escape(measure["name"]), escape(measure["protocol"])
+            precision = f"<small>mAP {measure[MAP]:.2f}</small>" if MAP in measure else ""
             rows.append((
                 f"{escape(MEASURES[measure['name']].title)} <code>{name}</code><small>{protocol}</small>",
-                f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>",
+                f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>{precision}",
                 "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
                 f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
             ))  # fmt: skip

@@ -281,7 +281,7 @@ def embedding_map(evaluated: Evaluated) -> str:
     description = f"Scatter plot of {len(chosen_N)} embeddings; similar images are close together"
     head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
     lead = f"t-SNE of {len(chosen_N):,} images by cosine similarity. Hover over a point for its name."
-    lead += "" if evaluated.predicted_M is None else " A ring marks a misclassified image."
+    lead += " A ring marks a misclassified image." if any(wrong_N) else ""
     lead += " Distances between groups mean nothing."
     return section("map", "Map of the embeddings", lead, head, *parts, "</svg>")
 

@@ -114,3 +114,15 @@ def test_curves_are_in_order_average_long_runs_and_show_ln_n() -> None:
     assert "ln" not in Page(plots.curves([(metrics, TCL, ())] * 2, [127, 255])).text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
     assert plots.curves([(long, TCL, ())], [0]).count("L ") < 2 * plots.CURVE_POINTS
+
+
+def test_images_with_several_labels_have_a_map_and_a_precision(tmp_path: Path) -> None:
+    run = finished_run()
+    labels_MK = torch.nn.functional.one_hot(run["images"].labels, 3)
+    run["images"] = image_set(labels_MK, 60)
+    for measure in run["result"]["measures"]:
+        measure["map"] = 71.25
+    text = Page(report(tmp_path, run)).text
+    assert "mAP 71.25" in text
+    assert "t-SNE of 60" in text
+    assert "Confusions" not in text
