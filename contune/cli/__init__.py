@@ -75,7 +75,7 @@ def main() -> None:
         rank = parse(os.environ.get("RANK", "0"), int, "RANK")
         who = f"process {rank}: " if rank else ""
         app([word for word in sys.argv[1:] if word != "--debug"])  # any command takes it
-    except UserError as error:
+    except (UserError, OSError) as error:
         if "--debug" in sys.argv:
             raise
         if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
@@ -133,7 +133,7 @@ def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, 
 def parse_seeds(text: str) -> list[int]:
     """The seeds of `--seeds 3`, which are 0, 1 and 2, or of a list: `0,4` or `4,`."""
     numbers = list(parse(text, tuple[int, ...], "--seeds"))
-    seeds = numbers if "," in text else list(range(min(*numbers, MAX_SEEDS + 1)))
+    seeds = numbers if "," in text else list(range(min([*numbers, MAX_SEEDS + 1])))
     if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
         raise UserError(f"--seeds {text}: write a number from 1 to {MAX_SEEDS}, or a list of seeds such as 0,4")
     return seeds

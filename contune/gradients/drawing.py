@@ -1,6 +1,7 @@
 """gradients.html with its figure and its table, from what gradients.json holds."""
 
 import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ TABLE = (
 
 def check_place(folder: Path, run: Path) -> None:
     """The analysis of `run` may go to its own folder, to a new one, or to one that holds an analysis of it."""
-    if folder.resolve() == run.resolve():
+    if os.path.realpath(folder) == os.path.realpath(run):
         return
     if folder.is_file() or RunFolder(folder).config_file.exists():
         raise UserError(f"{folder} is a file or another run; choose another folder with --out")

@@ -1,6 +1,7 @@
 """`contune report`: the report of one run again, or several runs compared on one page."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -283,7 +284,7 @@ def _curves(groups: Sequence[Group]) -> str:
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, list[Group]]:
     """Write the report of one finished run again, or else the comparison of all runs, whose groups are returned."""
-    folders = list({run.path.resolve(): run for folder in folders for run in folder.runs()}.values())
+    folders = list({os.path.realpath(run.path): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
     for run in runs:
         saved = (run.result or {}).get("curves", {}).get("loss")
@@ -291,7 +292,7 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
             say(f"{METRICS} in {run.name} is not as the run left it; the page shows only the lines that can be read")
     own = folders[0].report_file
     path = out or (own if len(runs) == 1 else Path("comparison.html"))
-    if len(runs) > 1 or path.resolve() != own.resolve():
+    if len(runs) > 1 or os.path.realpath(path) != os.path.realpath(own):
         if path.name == own.name and RunFolder(path.parent).config_file.exists():
             raise UserError(f"{path} is the report of another run; choose another file with --out")
         check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
