@@ -30,7 +30,6 @@ RUNS = {
     "long names": finished_run(
         300, 100, class_name="a_class_with_a_rather_long_unbroken_name_{}", name="/x" * 80 + "{}"
     ),
-    "photos": finished_run(30, 12, side=100, channels=3, class_name="kind {}"),
 }
 
 

@@ -32,6 +32,7 @@ RUNS = {
     "collapsed": (finished_run() | {"features_MD": torch.ones(60, 3)}, "collapsed"),
     "diverged": (finished_run() | {"features_MD": torch.full((60, 3), torch.nan)}, "diverged"),
     "one feature": (finished_run(40, 2) | {"features_MD": torch.linspace(-1, 1, 40)[:, None]}, "t-SNE of 40"),
+    "several labels": (finished_run() | {"images": image_set(torch.eye(3)[torch.arange(60) % 3], 60)}, "t-SNE of 60"),
     "broken images": (finished_run() | {"skipped": [("a.png", "truncated")]}, "truncated"),
 }
 
@@ -82,15 +83,6 @@ def test_what_comes_from_outside_stays_text(tmp_path: Path) -> None:
     assert "default-src 'none'" in source
 
 
-def test_a_large_run_gives_a_small_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "project", lambda features_ND: features_ND[:, :2].numpy())  # t-SNE takes seconds
-    run = finished_run(2500, 30, side=160, channels=3, name="/a/rather/long/path/" * 4 + "{}.jpg")
-    run["metrics"] = [{"step": i, "loss": 1 / (1 + i), "lr": 0.1} for i in range(20_000)]
-    source = report(tmp_path, run)
-    assert len(Page(source).all("circle")) == plots.MAP_POINTS
-    assert len(source.encode()) < 3_000_000
-
-
 def evaluated(**changes: Any) -> Evaluated:
     run = finished_run() | changes
     return Evaluated(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
@@ -114,15 +106,3 @@ def test_curves_are_in_order_average_long_runs_and_show_ln_n() -> None:
     assert "ln" not in Page(plots.curves([(metrics, TCL, ())] * 2, [127, 255])).text
     long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
     assert plots.curves([(long, TCL, ())], [0]).count("L ") < 2 * plots.CURVE_POINTS
-
-
-def test_images_with_several_labels_have_a_map_and_a_precision(tmp_path: Path) -> None:
-    run = finished_run()
-    labels_MK = torch.nn.functional.one_hot(run["images"].labels, 3)
-    run["images"] = image_set(labels_MK, 60)
-    for measure in run["result"]["measures"]:
-        measure["map"] = 71.25
-    text = Page(report(tmp_path, run)).text
-    assert "mAP 71.25" in text
-    assert "t-SNE of 60" in text
-    assert "Confusions" not in text
