@@ -1,4 +1,4 @@
-// Formulas are drawn by KaTeX, which lies beside this file: nothing is fetched from elsewhere.
+// KaTeX, in this folder, draws the formulas. Nothing is loaded from other servers.
 document.querySelectorAll(".arithmatex").forEach((element) => {
   const text = element.textContent.trim();
   const display = text.startsWith("\\[");
