@@ -20,7 +20,7 @@ from contune.files import expanded
 LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
 SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
-COLUMNS = ("split", "images", "broken", "classes", "images a class", "width × height", "format")
+COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
 _TASK = 64
 
 
@@ -221,7 +221,7 @@ def findings(found: Check) -> Iterator[Finding]:
     if small:
         yield advice(f"images less than {SMALL_SIDE} pixels high or wide: {small:,}")
     if wide:
-        yield advice(f"images over {WIDE} times as long as wide, which are squashed to a square: {wide:,}")
+        yield advice(f"images over {WIDE} times as long as wide, too long for any data.resize: {wide:,}")
     if 0 < gray < decoded:
         yield advice(f"{gray:,} of {plural(decoded, 'image')} gray, the others in color; all are read as color")
 

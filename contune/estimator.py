@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
-from contune.console import progress, redirect_progress, redirect_say
+from contune.console import progress, redirected
 from contune.data import Dataset, ImageSet, TensorImages
 from contune.data.datasets import measure
 from contune.data.loader import build_loader
@@ -94,7 +94,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             dataset = Dataset(
                 name="this data", train=images, test=None, val=None, image_size=size,
                 class_names=() if classes is None else tuple(map(str, classes)),
-                channels=own.channels, mean=own.mean, std=own.std,
+                channels=own.channels, mean=own.mean, std=own.std, bits=own.bits,
             )  # fmt: skip
             setup = setup_for(config, dataset)
             method = build_method(setup)
@@ -113,7 +113,11 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         images, spec = image_set(X)[0], self.encoder_.spec
         device = choose_device(self.device)
         loader = build_loader(
-            images, size=spec.image_size, channels=spec.channels, device=device, resident_gib=Config().data.resident_gib
+            images.as_seen_with(spec.resize, spec.bits),
+            size=spec.image_size,
+            channels=spec.channels,
+            device=device,
+            resident_gib=Config().data.resident_gib,
         )
         with self._quiet(), progress("features", len(loader), unit="image") as advance:
             features_ND = extract_features(self.encoder_.backbone.to(device), loader, spec, advance=advance)
@@ -185,7 +189,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             yield
             return
         remarks: list[str] = []
-        with redirect_progress(lambda report: None), redirect_say(remarks.append):
+        with redirected(lambda report: None, remarks.append):
             yield
         if remarks:
             warnings.warn("\n".join(remarks).strip(), stacklevel=4)

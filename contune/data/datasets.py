@@ -18,7 +18,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.console import progress
-from contune.data.decode import Broken, BrokenImageError, decode_image, peek
+from contune.data.decode import Broken, BrokenImageError, decode_pieces, peek, whole
 from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
 from contune.data.images import (
     Dataset,
@@ -59,6 +59,7 @@ def load_dataset(
     test_fraction: float = 0.2,
     split_seed: int = 0,
     broken: str = "stop",
+    full_range: bool = False,
 ) -> Dataset:
     """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
 
@@ -68,6 +69,7 @@ def load_dataset(
     Without a test split, the validation split becomes the test split; without either, `test_fraction` of the images is
     held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
     With `broken="skip"` every image is decoded once, and broken images are removed before anything is held out.
+    The values of 16-bit files are scaled by the bits that they use, or with `full_range` by 16.
     """
     if broken not in BROKEN:
         raise unknown("value for broken images", broken, BROKEN)
@@ -81,7 +83,7 @@ def load_dataset(
         train, test = _hold_out(train, test_fraction, split_seed)
     if val is None:
         train, val = _hold_out(train, val_fraction, split_seed)
-    traits = splits.traits or measure(train)
+    traits = splits.traits or measure(train, full_range)
     return Dataset(
         name=name_or_path,
         train=train,
@@ -200,24 +202,27 @@ def _broken_in(images: EncodedImages, task: range) -> dict[int, str]:
     reasons: dict[int, str] = {}
     for index in task:
         try:
-            decode_image(images.sources[index], images.names[index], size=1, channels=3)  # cheap: JPEGs decode reduced
+            decode_pieces(images.sources[index], images.names[index], whole, size=1, channels=3)
         except BrokenImageError as error:
             reasons[index] = error.reason
     return reasons
 
 
-def measure(train: ImageSet) -> Traits:
+def measure(train: ImageSet, full_range: bool = False) -> Traits:
     """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
     positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
     sample = train.subset(positions)
+    bits = 16
     if isinstance(sample.images, TensorImages):
         image_size, channels = min(sample.images.tensor.shape[2:]), sample.images.tensor.shape[1]
     else:
         peeks = [peek(source, name) for source, name in zip(sample.images.sources, sample.names, strict=True)]
-        image_size = Counter(side for side, _ in peeks).most_common(1)[0][0]
-        channels = 1 if all(gray for _, gray in peeks) else 3
+        image_size = Counter(side for side, _, _ in peeks).most_common(1)[0][0]
+        channels = 1 if all(gray for _, gray, _ in peeks) else 3
+        bits = 16 if full_range else max(used for _, _, used in peeks) or 16
+        sample = replace(sample, images=replace(sample.images, bits=bits))
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
-    return Traits(image_size=image_size, channels=channels, mean=mean, std=std)
+    return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits)
 
 
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

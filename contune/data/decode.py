@@ -10,7 +10,7 @@ import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -92,6 +92,8 @@ class Piece(NamedTuple):
     height: int
     width: int
     interpolation: Interpolation
+    exact: bool = False
+    """Decode at full resolution and resize in float32: files, PIL images and exports give the same pixels."""
 
 
 Cut = Callable[[int, int], Sequence[Piece]]
@@ -99,25 +101,31 @@ Cut = Callable[[int, int], Sequence[Piece]]
 
 
 def whole(height: int, width: int) -> Sequence[Piece]:
-    """The cut that squashes the whole picture to a square."""
+    """The whole picture, fast: JPEGs may be reduced while they are decoded, which changes a few gray levels."""
     return (Piece(0, 0, height, width, "bilinear"),)
 
 
-def decode_image(source: Encoded, name: str, *, size: int | None, channels: int) -> np.ndarray:
-    """uint8 (C, H, W), squashed to a square of `size`; None keeps the picture's own height and width."""
-    if size is not None:
-        return channels_first(decode_pieces(source, name, whole, size=size, channels=channels)[0])
+def _square(side_of: Callable[[int, int], int], height: int, width: int) -> Sequence[Piece]:
+    side = side_of(height, width)
+    return (Piece((height - side) // 2, (width - side) // 2, side, side, "bilinear", exact=True),)
+
+
+RESIZES: dict[str, Cut] = {"squash": whole, "crop": partial(_square, min), "pad": partial(_square, max)}
+"""How a picture becomes a square: change its aspect ratio, keep the middle, or add black bars. Squashing is fast, the
+others are exact."""
+
+
+def decode_pieces(
+    source: Encoded, name: str, cut: Cut, *, size: int | None, channels: int, bits: int = 16
+) -> np.ndarray:
+    """Decode once, then cut and resize every piece: uint8 (V, S, S, C). A size of None returns the picture itself."""
     with open_picture(source, name) as image:
-        return channels_first(to_array(_load(image, name), channels))
+        if size is None:
+            return _load(image, name, channels, bits)[None]
+        return pieces_of(image, name, cut, size=size, channels=channels, bits=bits)
 
 
-def decode_pieces(source: Encoded, name: str, cut: Cut, *, size: int, channels: int) -> np.ndarray:
-    """Decode once, then cut and resize every piece: uint8 (V, S, S, C)."""
-    with open_picture(source, name) as image:
-        return pieces_of(image, name, cut, size=size, channels=channels)
-
-
-def pieces_of(image: Image.Image, name: str, cut: Cut, *, size: int, channels: int) -> np.ndarray:
+def pieces_of(image: Image.Image, name: str, cut: Cut, *, size: int, channels: int, bits: int = 16) -> np.ndarray:
     """As `decode_pieces`, for an open picture."""
     with _naming(name):
         try:
@@ -126,18 +134,27 @@ def pieces_of(image: Image.Image, name: str, cut: Cut, *, size: int, channels: i
             turned = False
     width, height = image.size[::-1] if turned else image.size
     pieces = cut(height, width)
-    x_HWC = to_array(_load(image, name, reduction(pieces, size)), channels)
+    x_HWC = _load(image, name, channels, bits, reduction(pieces, size))
     return cut_out(x_HWC, pieces, height, width, size)
 
 
-def peek(source: Encoded, name: str) -> tuple[int, bool]:
-    """The shorter side and whether the picture is gray, from the header alone."""
+def peek(source: Encoded, name: str) -> tuple[int, bool, int]:
+    """The shorter side, whether the picture is gray, and the bits that it uses. Decodes only 16-bit pictures."""
     with open_picture(source, name) as image:
-        return min(image.size), is_gray(image)
+        return min(image.size), is_gray(image), bits_in_use(image, name)
 
 
 def is_gray(image: Image.Image) -> bool:
     return image.mode in _GRAY_MODES or image.mode.startswith("I;16")
+
+
+def bits_in_use(image: Image.Image, name: str) -> int:
+    """Cameras and scanners store 10 or 12 bits in 16-bit files. 0 for a picture that is not a 16-bit one."""
+    if not image.mode.startswith("I;16"):
+        return 0
+    with _naming(name):
+        largest = int(np.asarray(image).max())
+    return max(8, largest.bit_length()) if largest < 4096 else 16
 
 
 def read_bytes(source: Encoded, name: str) -> bytes:
@@ -180,8 +197,8 @@ def channels_first(x_HWC: np.ndarray) -> np.ndarray:
 
 
 def reduction(pieces: Sequence[Piece], size: int) -> int:
-    """The largest factor that leaves every piece twice `size` pixels, or 1."""
-    spare = min(min(piece.height, piece.width) for piece in pieces) // (_SPARE * size)
+    """The largest factor that leaves every piece twice `size` pixels; 1 for exact pieces."""
+    spare = min(0 if piece.exact else min(piece.height, piece.width) for piece in pieces) // (_SPARE * size)
     return next((factor for factor in REDUCTIONS if factor <= spare), 1)
 
 
@@ -189,31 +206,36 @@ def cut_out(x_HWC: np.ndarray, pieces: Sequence[Piece], height: int, width: int,
     """uint8 (V, S, S, C). The pieces are boxes in a picture of `height` × `width`; x may be a reduction of it.
 
     Antialiased like Pillow's resize, with uint8 between the two axes, but by torch, which takes a third of the time.
-    The two differ by one level here and there.
+    The two differ by one level here and there. Exact pieces are resized in float32, like the tensors that an encoder
+    or an export gets.
     """
     cut_VSSC = np.empty((len(pieces), size, size, x_HWC.shape[2]), dtype=np.uint8)
     for piece, out_SSC in zip(pieces, cut_VSSC, strict=True):
-        rows = _span(piece.top, piece.height, x_HWC.shape[0], height)
-        columns = _span(piece.left, piece.width, x_HWC.shape[1], width)
-        box_HWC = x_HWC[rows, columns]
+        top, bottom = _span(piece.top, piece.height, x_HWC.shape[0], height)
+        left, right = _span(piece.left, piece.width, x_HWC.shape[1], width)
+        box_HWC = x_HWC[max(0, top) : bottom, max(0, left) : right]
+        if min(piece.top, piece.left) < 0:
+            bars = (max(0, -top), max(0, bottom - x_HWC.shape[0])), (max(0, -left), max(0, right - x_HWC.shape[1]))
+            box_HWC = np.pad(box_HWC, (*bars, (0, 0)))
         if box_HWC.shape[:2] != (size, size):
             x_1CHW = torch.from_numpy(np.ascontiguousarray(box_HWC)).permute(2, 0, 1)[None]
-            resized = F.interpolate(x_1CHW, size=(size, size), mode=piece.interpolation, antialias=True)
-            box_HWC = resized[0].permute(1, 2, 0).numpy()
+            # In float32 one channel at a time: all at once leave the cache and take three times as long.
+            parts = [x_11HW.float().contiguous() for x_11HW in x_1CHW.split(1, 1)] if piece.exact else [x_1CHW]
+            resize = partial(F.interpolate, size=(size, size), mode=piece.interpolation, antialias=True)
+            resized = torch.cat(list(map(resize, parts)), 1)
+            box_HWC = (resized.round() if piece.exact else resized)[0].permute(1, 2, 0).numpy()
         out_SSC[:] = box_HWC
     return cut_VSSC
 
 
-def _span(start: int, length: int, num: int, num_full: int) -> slice:
+def _span(start: int, length: int, num: int, num_full: int) -> tuple[int, int]:
     """start..start+length of `num_full` pixels, in a row that was reduced to `num`."""
-    if num == num_full:
-        return slice(start, start + length)
     scale = num / num_full
-    return slice(round(start * scale), round((start + length) * scale))
+    return round(start * scale), round((start + length) * scale)
 
 
-def _load(image: Image.Image, name: str, reduced_by: int = 1) -> Image.Image:
-    """Decode to 8 bits, upright. 16 bits keep their high byte; transparent pixels turn white."""
+def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: int = 1) -> np.ndarray:
+    """Decode to uint8 (H, W, C), upright. 16-bit files keep the highest 8 of `bits`; transparent pixels turn white."""
     with _naming(name):
         if reduced_by > 1:
             image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
@@ -222,14 +244,15 @@ def _load(image: Image.Image, name: str, reduced_by: int = 1) -> Image.Image:
         with suppress(*_UNREADABLE_EXIF):
             image = ImageOps.exif_transpose(image)
         if image.mode.startswith("I;16") or is_wide_pgm:
-            return Image.fromarray((np.asarray(image).astype(np.uint16) >> 8).astype(np.uint8))
+            shift = 8 if is_wide_pgm else bits - 8
+            image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
         if image.mode in ("I", "F"):
             kind = "32-bit pixels" if np.isfinite(np.asarray(image)).all() else "32-bit pixels that are not finite"
             raise BrokenImageError(name, f"has {kind}", "save it with 8 or 16 bits per channel")
         if image.has_transparency_data:
             white = Image.new("RGBA", image.size, "white")
-            return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-        return image
+            image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+        return to_array(image, channels)
 
 
 @contextmanager

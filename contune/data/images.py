@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,17 +18,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.data.decode import (
-    Broken,
-    Cut,
-    Encoded,
-    channels_first,
-    cut_out,
-    decode_image,
-    decode_pieces,
-    to_array,
-    whole,
-)
+from contune.data.decode import RESIZES, Broken, Cut, Encoded, channels_first, cut_out, decode_pieces, to_array, whole
 from contune.device import core_share
 from contune.errors import UserError
 
@@ -50,13 +40,15 @@ class TensorImages:
 
     tensor: Tensor
     """uint8 (N, C, H, W)"""
+    cut: Cut = whole
+    """How `decode` makes squares."""
 
     def __len__(self) -> int:
         return len(self.tensor)
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
-        """uint8 (C, H, W), squashed to a square of `size`; None keeps the image's own height and width."""
-        x_HWC = self._pixels(index, channels) if size is None else self.pieces(index, whole, size, channels)[0]
+        """uint8 (C, H, W), a square of `size`; None keeps the image's own height and width."""
+        x_HWC = self._pixels(index, channels) if size is None else self.pieces(index, self.cut, size, channels)[0]
         return channels_first(x_HWC)
 
     def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
@@ -66,7 +58,7 @@ class TensorImages:
         return cut_out(x_HWC, cut(height, width), height, width, size)
 
     def pick(self, positions: np.ndarray) -> "TensorImages":
-        return TensorImages(self.tensor[torch.from_numpy(positions)])
+        return replace(self, tensor=self.tensor[torch.from_numpy(positions)])
 
     def _pixels(self, index: int, channels: int) -> np.ndarray:
         x_HWC = self.tensor[index].permute(1, 2, 0).numpy()
@@ -83,18 +75,23 @@ class EncodedImages:
     sources: Sequence[Encoded]
     names: Sequence[str]
     """For error messages."""
+    cut: Cut = whole
+    bits: int = 16
+    """How many of the bits of a 16-bit file are in use."""
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
-        return decode_image(self.sources[index], self.names[index], size=size, channels=channels)
+        source, name = self.sources[index], self.names[index]
+        return channels_first(decode_pieces(source, name, self.cut, size=size, channels=channels, bits=self.bits)[0])
 
     def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
-        return decode_pieces(self.sources[index], self.names[index], cut, size=size, channels=channels)
+        source, name = self.sources[index], self.names[index]
+        return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits)
 
     def pick(self, positions: np.ndarray) -> "EncodedImages":
-        return EncodedImages([self.sources[i] for i in positions], [self.names[i] for i in positions])
+        return replace(self, sources=[self.sources[i] for i in positions], names=[self.names[i] for i in positions])
 
 
 Images = TensorImages | EncodedImages
@@ -122,6 +119,11 @@ class ImageSet:
             labels=None if self.labels is None else self.labels[torch.from_numpy(positions)],
             names=[self.names[i] for i in positions],
         )
+
+    def as_seen_with(self, resize: str, bits: int) -> "ImageSet":
+        """The same images, decoded with these settings of an encoder."""
+        settings: dict[str, Any] = {"bits": bits} if isinstance(self.images, EncodedImages) else {}
+        return replace(self, images=replace(self.images, cut=RESIZES[resize], **settings))
 
     def resident(
         self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
@@ -153,6 +155,8 @@ class Traits:
     channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    bits: int = 16
+    """In use, of 16-bit files."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,6 +189,7 @@ class Dataset:
     mean: tuple[float, ...]
     """Per channel, of pixels scaled to 0..1."""
     std: tuple[float, ...]
+    bits: int = 16
     skipped: tuple[Broken, ...] = ()
     """Broken images that were left out."""
     held_out: tuple[str, ...] = ()

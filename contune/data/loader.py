@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contune.data.decode import whole
 from contune.data.images import ImageSet, map_in_workers, num_workers
 
 if TYPE_CHECKING:
@@ -89,10 +88,9 @@ class StreamLoader:
     def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
         """One batch, in a worker; channels last, as decoders write them."""
         indices, crops = task
+        own = self.images.images
         images = [
-            self.images.images.pieces(
-                index, whole if crops is None else partial(crops.pieces, number), self.size, self.channels
-            )
+            own.pieces(index, own.cut if crops is None else partial(crops.pieces, number), self.size, self.channels)
             for number, index in enumerate(indices)
         ]
         images_VBSSC = torch.from_numpy(np.stack(images, axis=1))

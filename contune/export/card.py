@@ -9,7 +9,7 @@ from torch import Tensor
 
 from contune import __version__
 from contune.eval.measures import MEASURES
-from contune.models.saved import ImageEncoder
+from contune.models.saved import EncoderSpec, ImageEncoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,20 @@ from PIL import Image, ImageOps
 
 image = ImageOps.exif_transpose(Image.open("photo.png")).convert("RGBA")
 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("{mode}")"""
+
+
+def to_square(spec: EncoderSpec) -> str:
+    """Python that makes that photo a square as training did."""
+    keep = (
+        ""
+        if spec.resize == "squash"
+        else f"""\
+side = {"min" if spec.resize == "crop" else "max"}(image.size)
+left, top = ((length - side) // 2 for length in image.size)
+image = image.crop((left, top, left + side, top + side))
+"""
+    )
+    return f"{keep}image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
 
 
 def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Written, deviation: float) -> str:

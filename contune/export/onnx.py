@@ -38,7 +38,7 @@ class Graph(nn.Module):
     def forward(self, images_NHWC: Tensor) -> tuple[Tensor, ...]:
         if self.resize != "squash":
             height, width = images_NHWC.shape[1:3]
-            side = (torch.sym_min if self.resize == "crop" else torch.sym_max)(height, width)
+            side = (torch.sym_min if self.resize == "crop" else torch.sym_max)(height, width)  # type: ignore[no-untyped-call]
             top, left = (height - side) // 2, (width - side) // 2
             images_NHWC = F.pad(images_NHWC, (0, 0, -left, left + side - width, -top, top + side - height))
         x_NCHW = images_NHWC.permute(0, 3, 1, 2).float()
@@ -121,8 +121,8 @@ images = numpy.asarray(image){"[None, :, :, None]" if spec.channels == 1 else "[
 (features,) = session.run(["features"], {{"images": images}})
 {classes if has_classes else ""}```
 
-`images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph squashes them to
-{spec.image_size}×{spec.image_size} pixels (bilinear, antialiased) and normalizes them. `features` is
+`images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph makes them
+{spec.image_size}×{spec.image_size} pixels ({spec.resize}, bilinear, antialiased) and normalizes them. `features` is
 (batch, {encoder.num_features}). Weights are in {"half precision" if half else "float32"}, outputs in float32.
 For a resized image a gray level may round differently than in PyTorch, which changes later digits of a feature.
 """

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from contune.export.card import Written, open_photo
+from contune.export.card import Written, open_photo, to_square
 from contune.export.timm import timm_arguments
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import has_small_stem
@@ -14,7 +14,7 @@ from contune.models.saved import CLASSIFIER_FILE, ENCODER_FILE, Classifier, save
 def write_safetensors(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
     """`encoder.safetensors`, and `config.json` with the network and its preprocessing."""
     save_encoder(folder / ENCODER_FILE, encoder.backbone, encoder.spec)
-    description = {**asdict(encoder.spec), "num_features": encoder.num_features, "resize": "bilinear, antialiased"}
+    description = {**asdict(encoder.spec), "num_features": encoder.num_features}
     (folder / "config.json").write_text(json.dumps(description, indent=2) + "\n")
     usage = _usage(encoder)
     if classifier is not None:
@@ -28,7 +28,7 @@ def write_safetensors(encoder: ImageEncoder, classifier: Classifier | None, fold
 
 
 def _usage(encoder: ImageEncoder) -> str:
-    spec, size = encoder.spec, encoder.spec.image_size
+    spec = encoder.spec
     to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
     return f"""\
 With contune, which prepares images itself:
@@ -52,7 +52,7 @@ model.load_state_dict(load_file("{ENCODER_FILE}"))
 model.eval()
 
 {open_photo(spec.channels)}
-image = image.resize(({size}, {size}), Image.Resampling.BILINEAR)
+{to_square(spec)}
 image = torch.tensor(numpy.asarray(image)){to_tensor}
 mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
 with torch.no_grad():

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from contune.device import timm
 from contune.errors import UserError
-from contune.export.card import Written, open_photo
+from contune.export.card import Written, open_photo, to_square
 from contune.models.encoders import has_small_stem
 from contune.models.saved import Classifier, EncoderSpec, ImageEncoder
 
@@ -56,7 +56,7 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
             "fixed_input_size": "img_size" in model_args,
             "interpolation": "nearest" if small_stem else "bilinear",
             "crop_pct": 1.0,
-            "crop_mode": "squash",
+            "crop_mode": {"squash": "squash", "crop": "center", "pad": "border"}[spec.resize],
             "mean": spec.mean,
             "std": spec.std,
             "num_classes": 0,
@@ -120,7 +120,7 @@ model = timm.create_model("local-dir:.", pretrained=True).eval()  # a path inste
 transform = timm.data.create_transform(**timm.data.resolve_model_data_config(model))
 
 {open_photo(spec.channels)}
-image = image.resize(({size}, {size}), Image.Resampling.BILINEAR)
+{to_square(spec)}
 with torch.no_grad():
     features = model(transform(image).unsqueeze(0))
 ```

@@ -40,7 +40,7 @@ def digits_cross_entropy() -> Config:
 def images() -> Config:
     """Your images with labels: TCL, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER."""
     return Config(
-        data=DataConfig(name="images", image_size=128),
+        data=DataConfig(name="images", image_size=128, resize="crop"),
         augment=AugmentConfig(policy="simaugment-supervised", views=2),
         model=ModelConfig(encoder="resnet18"),
         optim=OptimConfig(epochs=100, batch_images=64, lr=0.05, warmup_epochs=2),

@@ -42,7 +42,7 @@ class Setup:
         data = self.config.data
         with progress(title, len(images), unit="image") as advance:
             return build_loader(
-                images,
+                images.as_seen_with(self.spec.resize, self.spec.bits),
                 size=self.spec.image_size,
                 channels=self.spec.channels,
                 device=self.device,
@@ -115,6 +115,8 @@ def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None)
             channels=channels,
             mean=mean,
             std=std,
+            resize=config.data.resize,
+            bits=dataset.bits,
         )
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
@@ -144,6 +146,7 @@ def open_dataset(data: DataConfig) -> Dataset:
         classes=data.classes,
         label_column=data.label_column,
         broken=data.broken,
+        full_range=data.range == "full",
     )
 
 
@@ -173,7 +176,7 @@ def build_method(setup: Setup) -> Method:
     torch.manual_seed(config.run.seed)
     encoder = setup.spec.build()
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
-    method.multilabel = multilabel
+    method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
 

@@ -22,7 +22,6 @@ from contune.data.decode import (
     Encoded,
     Interpolation,
     Piece,
-    decode_image,
     decode_pieces,
     peek,
     reduction,
@@ -38,7 +37,7 @@ BOXES = [(0, 0, 75, 100), (10, 20, 40, 30), (3, 50, 17, 49), (60, 0, 15, 100), (
 
 
 def decode(source: str | bytes, size: int | None = None, channels: int = 3) -> np.ndarray:
-    return decode_image(source, "the file", size=size, channels=channels)
+    return EncodedImages([source], ["the file"]).decode(0, size, channels)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP", "TIFF", "PPM"])
