@@ -15,13 +15,13 @@ import time
 
 import torch
 from common import Row, digits, numbers, parser, release_memory, show, start, write
-from torch import Tensor, nn
+from torch import nn
 from train import synthetic_trainer
 
+from contune import encode_in_chunks, tcl_loss
 from contune.config import Config
 from contune.models import EncoderSpec
 from contune.recipes import find_recipe
-from contune.train.engine import cached_step
 
 NUM_STEPS = 3
 DIM = 128
@@ -55,24 +55,17 @@ def measured(config: Config, device: torch.device, size: int) -> Row:
 
 def gradient_difference(spec: EncoderSpec, device: torch.device, num_views: int, micro_batch: int) -> float:
     """|cached - direct| / |direct| over all weights, in float32."""
-    from contune import tcl_loss
-
     torch.manual_seed(0)
     backbone = spec.build()
     encoder = nn.Sequential(backbone, nn.Linear(int(backbone.num_features), DIM)).to(device)  # type: ignore[arg-type]  # timm models carry an int
     views = torch.randn(num_views, spec.channels, spec.image_size, spec.image_size, device=device)
     labels_N = torch.arange(num_views, device=device) % max(2, num_views // 8)
 
-    def loss(z_ND: Tensor) -> Tensor:
-        return tcl_loss(z_ND, labels_N, precision="high")
-
     found = []
     for size in (num_views, micro_batch):
         encoder.zero_grad()
-        if size == num_views:
-            loss(encoder(views)).backward()
-        else:
-            cached_step(encoder, loss, views, micro_batch=size)
+        z_ND = encoder(views) if size == num_views else encode_in_chunks(encoder, views, micro_batch=size)
+        tcl_loss(z_ND, labels_N, precision="high").backward()
         gradients = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]
         found.append(torch.cat([gradient.flatten() for gradient in gradients]).double())
     direct, cached = found

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from contune.losses import supcon_loss as supcon_loss
     from contune.losses import tcl_loss as tcl_loss
     from contune.losses import triplet_loss as triplet_loss
+    from contune.methods.base import encode_in_chunks as encode_in_chunks
     from contune.models import load_encoder as load_encoder
     from contune.nearest import search as search
-    from contune.train.engine import cached_step as cached_step
 
 __version__ = "0.1.0"
 
@@ -38,9 +38,9 @@ _NAMES = {
         "DCLLoss", "EpsSupInfoNCELoss", "NTXentLoss", "SINCERELoss", "SupConLoss", "TCLLoss", "dcl_loss",
         "eps_supinfonce_loss", "npair_loss", "ntxent_loss", "sincere_loss", "supcon_loss", "tcl_loss", "triplet_loss",
     ),
+    "contune.methods.base": ("encode_in_chunks",),
     "contune.models": ("load_encoder",),
     "contune.nearest": ("search",),
-    "contune.train.engine": ("cached_step",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOME]

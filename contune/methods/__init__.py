@@ -36,5 +36,5 @@ def find_method(name: str) -> "type[Method]":
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     module, _, class_name = METHODS[name].partition(":")
-    method: "type[Method]" = getattr(import_module(f"contune.methods.{module}"), class_name)
+    method: type[Method] = getattr(import_module(f"contune.methods.{module}"), class_name)
     return method

@@ -5,13 +5,15 @@ A method knows nothing about optimizers, schedules, logging or ranks.
 Shapes: B images of this process, V views of each, N = V · B rows of the stacked views, D features.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby, permutations
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from contune import distributed
 from contune.errors import UserError
@@ -66,10 +68,10 @@ class Method(nn.Module):
     """Epochs completed, with fractions. It lives on the device, so that a captured CUDA graph sees it change."""
     share: Tensor
     """Share of the training completed, 0 to 1, also on the device."""
-    projector: nn.Module
-    """The head on the features, in a method that has one."""
     classifier: nn.Linear | None
     """Features to class scores, in a method that trains a classifier with the encoder."""
+    micro_batch: int = 0
+    """Views that go through an encoder at a time, for batches too large for memory; 0: all of them."""
     multilabel: bool = False
     """Whether an image has several labels: then each class is a question of its own."""
     guess: Guess | None = None
@@ -86,22 +88,7 @@ class Method(nn.Module):
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         """views: one (B, C, H, W) batch per view; labels_B: (B,) integers, a (B, K) matrix, or None without labels."""
-        features_ND = self.encode(views)
-        return self.compare(self.embed(features_ND), features_ND.detach(), labels_B, len(views))
-
-    def embed(self, features_ND: Tensor) -> Tensor:
-        """What the loss needs of each view, from its features."""
-        z_ND: Tensor = self.projector(features_ND)
-        return z_ND
-
-    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
-        """The loss of this process's rows of `embed`; features_ND only pass through."""
         raise NotImplementedError
-
-    @property
-    def can_cache(self) -> bool:
-        """Whether the loss is a function of `embed`, as gradient caching needs it: no momentum copy, no queue."""
-        return type(self).forward is Method.forward
 
     def after_step(self, output: Output) -> None:
         """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
@@ -116,7 +103,7 @@ class Method(nn.Module):
         self.share.fill_(epoch / max(epochs, 1))
 
     def encode(self, views: Sequence[Tensor]) -> Tensor:
-        return encode(self.encoder, views)
+        return encode(self.encoder, views, self.micro_batch)
 
 
 @dataclass(kw_only=True)
@@ -128,38 +115,75 @@ class WithoutLabels(Method.Settings):
         return False
 
 
-def encode(encoder: nn.Module, views: Sequence[Tensor]) -> Tensor:
+def encode(encoder: nn.Module, views: Sequence[Tensor], micro_batch: int = 0) -> Tensor:
     """Features of all views, stacked. Neighboring views of one size pass together, so batch-norm sees them together."""
-    parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+    groups = [torch.cat(list(group)) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+    parts = [encode_in_chunks(encoder, x, micro_batch=micro_batch) if micro_batch else encoder(x) for x in groups]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def check_views(num_views: int, at_least: int = 2) -> None:
-    if num_views < at_least:
+def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tensor:
+    """`encoder(x)` with the activations of only `micro_batch` rows in memory, for batches that would not fit.
+
+        z = contune.encode_in_chunks(encoder, x, micro_batch=256)
+        contune.tcl_loss(z, labels).backward()
+
+    Gradient caching (Gao et al. 2021): each chunk is encoded now without keeping its activations, and once more in the
+    backward pass, which costs a second forward pass. The loss sees all embeddings at once.
+
+    Exact for encoders whose rows do not depend on each other. Batch norm takes its statistics from a chunk instead of
+    the batch, and updates its running statistics only the first time. Dropout repeats its random numbers. Works under
+    autocast; with DistributedDataParallel call it inside the module that is wrapped.
+    """
+    if micro_batch < 1:
+        raise UserError(f"micro_batch must be 1 or more, got {micro_batch}")
+    chunks = x.split(micro_batch)
+    if len(chunks) == 1 or not torch.is_grad_enabled():
+        return torch.cat([encoder(chunk) for chunk in chunks])
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), unchanged_buffers(encoder)
+
+    return torch.cat([checkpoint(encoder, chunk, use_reentrant=False, context_fn=contexts) for chunk in chunks])
+
+
+@contextmanager
+def unchanged_buffers(module: nn.Module) -> Iterator[None]:
+    """Give all buffers their values back at the end."""
+    before = [buffer.clone() for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in zip(module.buffers(), before, strict=True):
+            buffer.data.copy_(value)  # of `data`, as autograd would call a buffer that it has saved damaged
+
+
+def check_views(views: Sequence[Tensor], at_least: int = 2) -> None:
+    if len(views) < at_least:
         raise UserError(
-            f"this method compares {at_least} or more views of each image and got {num_views}. "
+            f"this method compares {at_least} or more views of each image and got {len(views)}. "
             f"Set augment.views={at_least} or more."
         )
 
 
-def ordered_pairs(num_views: int) -> list[tuple[int, int]]:
+def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
     """The indices of all pairs of different views, in both directions."""
-    check_views(num_views)
-    return list(permutations(range(num_views), 2))
+    check_views(views)
+    return list(permutations(range(len(views)), 2))
 
 
-def labels_of_views(labels_B: Tensor | None, num_views: int) -> Tensor:
+def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:
     """One label, or one row of a label matrix, for each row of the stacked views."""
     if labels_B is None:
         raise UserError("this method needs labels and the batch has none. tcl and simclr can train without labels.")
-    return labels_B.repeat(num_views, *[1] * (labels_B.dim() - 1))
+    return labels_B.repeat(len(views), *[1] * (labels_B.dim() - 1))
 
 
-def ids_of_views(z_ND: Tensor, num_views: int) -> Tensor:
+def ids_of_views(views: Sequence[Tensor]) -> Tensor:
     """For each row of the stacked views, an integer that only the views of one image share, across all processes."""
-    num = len(z_ND) // num_views
-    ids_B = torch.arange(num, device=z_ND.device) + distributed.rank() * num
-    return ids_B.repeat(num_views)
+    num = views[0].shape[0]
+    ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
+    return ids_B.repeat(len(views))
 
 
 def classification_loss(

@@ -25,11 +25,15 @@ class BYOL(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         projector_hidden: int = ranged(4096, low=1)
+        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(256, low=1)
+        """Size of the embedding that the loss sees."""
         predictor_hidden: int = ranged(4096, low=1)
+        """Size of the predictor's hidden layer."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """Momentum of the target in the first step, τ. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
+        """Momentum of the target in the last step."""
 
     settings: Settings
 
@@ -41,12 +45,12 @@ class BYOL(Method):
         self.target = ema_copy(nn.ModuleList([self.encoder, self.projector]))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(len(views))
+        pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         q_VBD = self.predictor(self.projector(features_ND)).unflatten(0, (len(views), -1))
         with torch.no_grad():
             target_encoder, target_projector = self.target.children()
-            z_VBD = target_projector(encode(target_encoder, views)).unflatten(0, (len(views), -1))
+            z_VBD = target_projector(encode(target_encoder, views, self.micro_batch)).unflatten(0, (len(views), -1))
         loss = 2 * torch.stack([regression_loss(q_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
 

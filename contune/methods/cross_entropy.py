@@ -1,5 +1,6 @@
 """Cross-entropy, the baseline of contrastive learning: encoder and linear classifier, trained end to end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -22,14 +23,12 @@ class CrossEntropy(Method):
         super().__init__(encoder, num_features, num_classes, settings)
         self.classifier: nn.Linear = nn.Linear(num_features, num_classes)
 
-    def embed(self, features_ND: Tensor) -> Tensor:
-        logits_NK: Tensor = self.classifier(features_ND)
-        return logits_NK
-
-    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
-        logits_NK, labels_N = z_ND, labels_of_views(labels_B, num_views)
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        features_ND = self.encode(views)
+        labels_N = labels_of_views(labels_B, views)
+        logits_NK = self.classifier(features_ND)
         # Each rank takes the mean over its own rows: the average over ranks is the mean over the global batch.
         smoothing = self.settings.label_smoothing
         loss = classification_loss(logits_NK.float(), labels_N, multilabel=self.multilabel, label_smoothing=smoothing)
         accuracy = top1(logits_NK.detach(), labels_N)
-        return Output(loss=loss, features_ND=features_ND, metrics={"train_top1": accuracy})
+        return Output(loss=loss, features_ND=features_ND.detach(), metrics={"train_top1": accuracy})

@@ -27,6 +27,7 @@ class DINO(Method):
         temperature: float = ranged(0.1, above=0.0)
         """Temperature of the student."""
         teacher_temperature: float = ranged(0.07, above=0.0)
+        """Temperature of the teacher. Below the student's, it sharpens the targets."""
         first_teacher_temperature: float = ranged(0.04, above=0.0)
         """The teacher's temperature at the start, if teacher_warmup_epochs is above 0."""
         teacher_warmup_epochs: float = ranged(0.0, low=0.0)
@@ -34,12 +35,17 @@ class DINO(Method):
         momentum: float = ranged(0.9995, low=0.0, high=1.0)
         """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
+        """Momentum of the teacher in the last step."""
         centre_momentum: float = ranged(0.9, low=0.0, high=1.0)
+        """Momentum of the running mean that is subtracted from the teacher's outputs."""
         frozen_epochs: float = ranged(1.0, low=0.0)
         """Epochs for which the prototypes, the last layer, keep their initial values."""
         projector_hidden: int = ranged(2048, low=1)
+        """Size of the projector's hidden layers."""
         projector_dim: int = ranged(256, low=1)
+        """Size of the embedding that is compared with the prototypes."""
         num_prototypes: int = ranged(4096, low=2)
+        """Number of prototypes."""
         global_views: int = ranged(2, low=2)
         """The first views, which the teacher sees. Only the student sees the others, which may be small crops."""
 
@@ -61,10 +67,10 @@ class DINO(Method):
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_global = self.settings.global_views
-        check_views(len(views), num_global)
+        check_views(views, num_global)
         with torch.no_grad():
             encoder, projector, prototypes = self.teacher.children()
-            teacher_NK = prototypes(projector(encode(encoder, views[:num_global])))
+            teacher_NK = prototypes(projector(encode(encoder, views[:num_global], self.micro_batch)))
         features_ND = self.encode(views)
         student_NK = self.prototypes(self.projector(features_ND))
         loss = dino_loss(

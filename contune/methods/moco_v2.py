@@ -29,8 +29,11 @@ class MoCoV2(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.2, above=0.0)
+        """Similarities are divided by it. Lower values give hard pairs more weight."""
         projector_hidden: int = ranged(2048, low=1)
+        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(256, low=1)
+        """Size of the embedding that the loss sees."""
         queue_size: int = ranged(32768, low=1)
         """Keys in each of the two queues."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
@@ -39,6 +42,7 @@ class MoCoV2(Method):
         With 0.9 old keys differ from new ones whatever they show, and telling their age lowers the loss.
         """
         last_momentum: float = ranged(0.999, low=0.0, high=1.0)
+        """Momentum of the key networks in the last step."""
 
     settings: Settings
 
@@ -49,12 +53,12 @@ class MoCoV2(Method):
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(NUM_QUEUES))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(len(views))
+        pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         q_VBD = self.projector(features_ND).unflatten(0, (len(views), -1))
         with torch.no_grad():
             key_encoder, key_projector = self.key_networks.children()
-            k_ND = F.normalize(key_projector(encode(key_encoder, views)).float(), dim=1)
+            k_ND = F.normalize(key_projector(encode(key_encoder, views, self.micro_batch)).float(), dim=1)
             k_VBD = k_ND.unflatten(0, (len(views), -1))
         losses = [
             infonce_loss(q_VBD[i], k_VBD[j], self._queue(j).values_KD, temperature=self.settings.temperature)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp, mean_place
-from contune.methods.base import Method, Output, WithoutLabels, check_views, unit_rows
+from contune.methods.base import Method, Output, WithoutLabels, check_views, encode, unit_rows
 from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
 from contune.settings import ranged
 
@@ -26,14 +26,19 @@ class ReSSL(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
+        """Temperature of the student."""
         teacher_temperature: float = ranged(0.04, above=0.0)
+        """Temperature of the teacher. Below the student's, it sharpens the targets."""
         projector_hidden: int = ranged(4096, low=1)
+        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(256, low=1)
+        """Size of the embedding that the loss sees."""
         queue_size: int = ranged(65536, low=1)
         """Number of weak views of earlier images to compare with."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
+        """Momentum of the teacher in the last step."""
 
     settings: Settings
 
@@ -44,12 +49,12 @@ class ReSSL(Method):
         self.queue = Queue(settings.queue_size, settings.projector_dim)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        check_views(len(views))
+        check_views(views)
         *strong, weak = views
         features_ND = self.encode(strong)
         with torch.no_grad():
             teacher_encoder, teacher_projector = self.teacher.children()
-            teacher_features_BD = teacher_encoder(weak)
+            teacher_features_BD = encode(teacher_encoder, [weak], self.micro_batch)
             k_BD = F.normalize(teacher_projector(teacher_features_BD).float(), dim=1)
         q_VBD = self.projector(features_ND).unflatten(0, (len(strong), -1))
         temperatures = {

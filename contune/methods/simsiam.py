@@ -3,6 +3,7 @@
 Shapes: B images, V views of each, N = V · B rows, D embedding size.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,16 +34,14 @@ class SimSiam(Method):
         self.projector = mlp([num_features, hidden, hidden, dim], last_norm=True)
         self.predictor = mlp([dim, settings.predictor_hidden, dim])
 
-    def embed(self, features_ND: Tensor) -> Tensor:
-        """Predictions and targets side by side."""
+    def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
+        pairs = ordered_pairs(views)
+        features_ND = self.encode(views)
         z_ND = self.projector(features_ND)
-        return torch.cat([self.predictor(z_ND), z_ND.detach()], dim=1)
-
-    def compare(self, z_ND: Tensor, features_ND: Tensor, labels_B: Tensor | None, num_views: int) -> Output:
-        p_VBD, z_VBD = z_ND.unflatten(0, (num_views, -1)).chunk(2, dim=2)
-        pairs = ordered_pairs(num_views)
-        loss = torch.stack([negative_cosine_loss(p_VBD[i], z_VBD[j].detach()) for i, j in pairs]).mean()
-        return Output(loss=loss, features_ND=features_ND)
+        p_VBD = self.predictor(z_ND).unflatten(0, (len(views), -1))
+        z_VBD = z_ND.detach().unflatten(0, (len(views), -1))
+        loss = torch.stack([negative_cosine_loss(p_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
+        return Output(loss=loss, features_ND=features_ND.detach())
 
     def parameter_groups(self) -> list[ParameterGroup]:
         """The predictor's rate does not decay: it "should adapt to the latest representations"."""

@@ -33,9 +33,11 @@ class SwAV(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
+        """Temperature of the predicted assignments."""
         epsilon: float = ranged(0.05, above=0.0)
         """Softness of the assignments before Sinkhorn-Knopp balances them. In short runs 0.03 learns sooner."""
         sinkhorn_iterations: int = ranged(3, low=1)
+        """Number of iterations of Sinkhorn-Knopp."""
         queue_size: int = ranged(3840, low=0)
         """Embeddings of earlier batches that join the assignment, for batches smaller than the number of prototypes."""
         queue_epoch: float = ranged(50.0, low=0.0)
@@ -43,8 +45,11 @@ class SwAV(Method):
         frozen_epochs: float = ranged(2.0, low=0.0)
         """Epochs for which the prototypes keep their initial values."""
         projector_hidden: int = ranged(2048, low=1)
+        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(128, low=1)
+        """Size of the embedding that is compared with the prototypes."""
         num_prototypes: int = ranged(3000, low=2)
+        """Number of prototypes."""
         global_views: int = ranged(2, low=2)
         """The first views, which are assigned. The others, which may be small crops, only predict."""
 
@@ -61,7 +66,7 @@ class SwAV(Method):
         self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        check_views(len(views), self.settings.global_views)
+        check_views(views, self.settings.global_views)
         features_ND = self.encode(views)
         projected_ND = self.projector(features_ND)
         # In float32 also under autocast, because temperatures are low.

@@ -8,7 +8,7 @@ The compiler, or for ResNets custom kernels, solves the second by fusing them.
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.device import Autocast
 from contune.errors import UserError
-from contune.methods.base import Method, Output
+from contune.methods.base import Output
 
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
@@ -56,7 +56,7 @@ def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: b
     """`compile` captures as well where that is possible; `auto` compiles on a GPU when the run is long enough.
 
     fusable: whether the network has norms that `fused` has kernels for.
-    in_chunks: by `cached_step`, whose random states cannot be captured. A chunk is large enough to hide its launches.
+    in_chunks: by `encode_in_chunks`, whose random states cannot be captured. Chunks are large enough to hide launches.
     """
     capturable = can_capture(device)
     if name in ("graph", "fused") and not capturable:
@@ -106,84 +106,6 @@ def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
         return Output(*compiled(views, labels_B))
 
     return forward
-
-
-def cached_step(
-    encoder: nn.Module, loss: Callable[..., Tensor], views: Tensor | Sequence[Tensor], *, micro_batch: int
-) -> Tensor:
-    """`loss(encoder(views)).backward()` for large batches, with the activations of `micro_batch` views at a time.
-
-        for each chunk of views: encode it without gradient
-        compute the loss of all embeddings and its gradient with respect to them
-        for each chunk of views: encode it again, and backpropagate its part of that gradient
-
-    This is gradient caching (Gao et al. 2021). It costs a second forward pass. The result is exact for encoders in
-    which rows do not depend on each other. Batch norm normalizes by the statistics of a chunk instead of the batch;
-    only the second pass updates its running statistics. Dropout repeats its random numbers in the second pass. Autocast
-    works inside the encoder and around this call. DistributedDataParallel synchronizes in the last chunk.
-
-    Args:
-        encoder: from (n, …) views to (n, …) embeddings, or to a tuple of such tensors.
-        loss: of the embeddings of all views, stacked; called with as many tensors as the encoder returns.
-        views: (N, …), or several such tensors, such as one for each view of a batch. A chunk is part of one of them.
-
-    Returns the loss, detached. The gradients are in `.grad`, added to what was there.
-    """
-    if micro_batch < 1:
-        raise UserError(f"micro_batch must be 1 or more, got {micro_batch}")
-    tensors = [views] if isinstance(views, Tensor) else views
-    chunks = [chunk for view in tensors for chunk in view.split(micro_batch)]
-    on_gpu, device = chunks[0].is_cuda, chunks[0].device
-
-    def random_state() -> tuple[Tensor, Tensor | None]:
-        return torch.get_rng_state(), torch.cuda.get_rng_state(device) if on_gpu else None
-
-    def set_random_state(cpu: Tensor, gpu: Tensor | None) -> None:
-        torch.set_rng_state(cpu)
-        if gpu is not None:
-            torch.cuda.set_rng_state(gpu, device)
-
-    def encode(chunk: Tensor) -> tuple[Tensor, ...]:
-        outputs = encoder(chunk)
-        return (outputs,) if isinstance(outputs, Tensor) else outputs
-
-    states, outputs = [], []
-    with torch.no_grad():
-        buffers = [buffer.clone() for buffer in encoder.buffers()]
-        for chunk in chunks:
-            states.append(random_state())
-            outputs.append(encode(chunk))
-        for buffer, before in zip(encoder.buffers(), buffers, strict=True):
-            buffer.copy_(before)
-    torch.clear_autocast_cache()  # it holds copies of the weights that have no gradient
-    embeddings = [torch.cat(parts).requires_grad_() for parts in zip(*outputs, strict=True)]
-    del outputs
-    value = loss(*embeddings)
-    value.backward()
-    after = random_state()
-    sizes = [len(chunk) for chunk in chunks]
-    gradients = [None if z.grad is None else z.grad.split(sizes) for z in embeddings]
-    for number, (chunk, state) in enumerate(zip(chunks, states, strict=True)):
-        set_random_state(*state)
-        is_last = number + 1 == len(chunks)
-        with nullcontext() if is_last else getattr(encoder, "no_sync", nullcontext)():
-            pairs = [(z, own[number]) for z, own in zip(encode(chunk), gradients, strict=True) if own is not None]
-            torch.autograd.backward([z for z, _ in pairs], [gradient for _, gradient in pairs])
-    set_random_state(*after)
-    return value.detach()
-
-
-class Embedder(nn.Module):
-    """The part of a method that `cached_step` runs chunk by chunk: from views to features and embeddings."""
-
-    def __init__(self, method: Method, autocast: Autocast) -> None:
-        super().__init__()
-        self.method, self.autocast = method, autocast
-
-    def forward(self, view_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        with self.autocast():
-            features_BD = self.method.encoder(view_BCHW)
-            return features_BD.detach(), self.method.embed(features_BD)
 
 
 @contextmanager

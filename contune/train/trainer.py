@@ -17,13 +17,11 @@ from contune.console import progress
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
-from contune.methods.base import Method, Output, labels_of_views
+from contune.methods.base import Method, labels_of_views
 from contune.run import RunFolder
 from contune.train.engine import (
     CapturedStep,
-    Embedder,
     Step,
-    cached_step,
     can_capture,
     checked,
     choose_engine,
@@ -65,11 +63,6 @@ class Trainer:
 
             fusable = has_norms_to_fuse(method)
         in_chunks = self.optim.micro_batch > 0
-        if in_chunks and not method.can_cache:
-            raise UserError(
-                f"optim.micro_batch needs a loss of the batch's embeddings alone; {config.method.name} also has "
-                "a momentum encoder, a queue or prototypes. Leave it at 0"
-            )
         self.engine = choose_engine(
             self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable, in_chunks=in_chunks
         )
@@ -77,7 +70,7 @@ class Trainer:
             from contune.models.fused_norm import fuse_norms
 
             fuse_norms(method)
-        self.model = distributed.wrap(Embedder(method, setup.autocast) if in_chunks else method, setup.device)
+        self.model = distributed.wrap(method, setup.device)
         optim = self.optim
         self.optimizer = build_optimizer(
             method, optim.name, lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay
@@ -164,32 +157,16 @@ class Trainer:
         views = self.augmenter.apply(images_BCHW, drawn, self.setup.view_dtype, at_once)
         if self.mix is not None:
             views, labels_B = self.mix(views, labels_B, self.generator)
+        output = self.forward(views, labels_B)
         self.optimizer.zero_grad()
-        output = (self._cached_backward if self.optim.micro_batch else self._backward)(views, labels_B)
+        output.loss.backward()
         self.optimizer.step()
         self.method.after_step(output)
         self.watch.keep(output)
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
-            metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, len(views)))
+            metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
         return metrics
-
-    def _backward(self, views: list[Tensor], labels_B: Tensor | None) -> Output:
-        output = self.forward(views, labels_B)
-        output.loss.backward()
-        return output
-
-    def _cached_backward(self, views: list[Tensor], labels_B: Tensor | None) -> Output:
-        """The same with the activations of optim.micro_batch views at a time."""
-        found: list[Output] = []
-
-        def loss(features_ND: Tensor, z_ND: Tensor) -> Tensor:
-            with self.setup.autocast():
-                found.append(self.method.compare(z_ND, features_ND.detach(), labels_B, len(views)))
-            return found[0].loss
-
-        cached_step(self.model, loss, views, micro_batch=self.optim.micro_batch)
-        return found[0]
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """This process's part of every batch from the current step on; a loader may read ahead."""

@@ -189,7 +189,7 @@ def test_every_engine_has_the_curves_of_the_eager_one(engine: str, tolerance: fl
 @pytest.mark.parametrize("engine", ["graph", "compile", "fused"])
 def test_a_stopped_run_resumes_exactly(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle of an epoch and long after the capture."""
-    settings = (*GPU_RUN, "optim.epochs=4", "run.checkpoint_seconds=0", f"run.engine={engine}")
+    settings = (*GPU_RUN, "optim.epochs=4", "run.checkpoint_seconds=0", f"run.engine={engine}", "augment.mix=cutmix")
     train(tmp_path / "whole", *settings)
     take_step = Trainer.take_step
 

@@ -46,8 +46,6 @@ def launched(folder: Path, *settings: str, max_restarts: int = 0) -> "subprocess
 @pytest.mark.parametrize("method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in RATES])
 def test_losses_and_weights_follow_the_single_process(method: str, in_chunks: bool, tmp_path: Path) -> None:
     """Also if they encode their part of the batch in chunks, and mix images of one another."""
-    if in_chunks and method not in ("tcl", "supcon", "simclr", "cross-entropy"):
-        pytest.skip("a queue, a momentum encoder, or batch norm in the head")
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method))
     arguments += ("augment.mix=cutmix",) if in_chunks else ()
