@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from typing import NamedTuple, TextIO
 
@@ -48,39 +49,17 @@ class Finding:
         return self.mark == "✗"
 
 
-def fine(text: str) -> Finding:
-    return Finding("✓", text)
-
-
-def advice(text: str) -> Finding:
-    return Finding("!", text)
-
-
-def wrong(text: str) -> Finding:
-    return Finding("✗", text)
-
-
-def note(text: str) -> Finding:
-    return Finding(" ", text)
-
+fine, advice, wrong, note = (partial(Finding, mark) for mark in "✓!✗ ")
 
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 _receiver: ContextVar[Callable[[ProgressUpdate], None] | None] = ContextVar("receiver", default=None)
 
 
 @contextmanager
-def redirect_say(listener: Callable[[str], None]) -> Iterator[None]:
-    """Send this thread's sentences to `listener` instead of printing them."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
-
-
-@contextmanager
-def redirect_progress(receiver: Callable[[ProgressUpdate], None]) -> Iterator[None]:
-    """Send this thread's progress to `receiver` a few times a second instead of showing it."""
+def redirected(
+    receiver: Callable[[ProgressUpdate], None], listener: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Send this thread's progress to `receiver`, a few times a second, and its sentences to `listener`, if any."""
     last = 0.0
 
     def receive(report: ProgressUpdate) -> None:
@@ -90,11 +69,12 @@ def redirect_progress(receiver: Callable[[ProgressUpdate], None]) -> Iterator[No
             last = now
             receiver(report)
 
-    token = _receiver.set(receive)
+    tokens = _receiver.set(receive), _listener.set(listener)
     try:
         yield
     finally:
-        _receiver.reset(token)
+        _receiver.reset(tokens[0])
+        _listener.reset(tokens[1])
 
 
 def say(text: str = "") -> None:
@@ -170,21 +150,21 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
         return
     bar = Progress(
         TextColumn(f"{{task.description:<{max(10, *map(len, names))}}}"),
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=16),
         TextColumn("{task.fields[unit]}"),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[text]}"),
         _TimeLeft(),
+        TextColumn("{task.fields[text]}"),
         console=Console(stderr=True),
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # output redirected to a file stays untouched
     )
     with bar:
-        tasks = [bar.add_task(name, total=None, text="waiting", unit="") for name in names]
+        tasks = [bar.add_task(name, total=None, text="" if len(names) == 1 else "waiting", unit="") for name in names]
         titles: list[str | None] = [None] * len(names)
 
         def update(job: int, report: ProgressUpdate) -> None:
             if report.title != titles[job]:  # a new stage with its own speed
-                bar.reset(tasks[job], total=report.total, unit=report.unit)
+                bar.reset(tasks[job], total=report.total, unit=report.unit, text="")
                 titles[job] = report.title
             bar.update(tasks[job], completed=report.done, text=f"{report.title}  {report.text}".strip())
 

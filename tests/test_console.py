@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -35,12 +36,26 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str],
     assert [console.time_left(seconds) for seconds in (None, 130, 3730)] == ["", "2:10 left", "1:02:10 left"]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    with progress_of_many(["seed 0", "seed 1"]) as update:
+        update(0, ProgressUpdate("train", 3, 280, "loss 2.0", "step"))
+        update(0, ProgressUpdate("train", 280, 280, "loss 1.0", "step"))
+    plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", terminal.getvalue())
+    assert re.search(r"seed 0.* step 280/280 +train  loss 1\.0.*\n.*seed 1.* waiting", plain)
+
+
 def test_a_worker_sends_progress_and_sentences_to_its_parent(
     capsys: pytest.CaptureFixture[str], clock: list[float]
 ) -> None:
     received: list[ProgressUpdate] = []
     said: list[str] = []
-    with console.redirect_progress(received.append), console.redirect_say(said.append), progress("train", 9) as advance:
+    with console.redirected(received.append, said.append), progress("train", 9) as advance:
         for done in (1, 2, 3, 9):
             clock[0] += 0.15
             advance(done, "")

@@ -19,7 +19,9 @@ def check(
     label_column: LabelColumn = None,
     workers: Workers = None,
 ) -> None:
-    """Check your images: broken files, copies across splits, sizes, classes. Exit code 1 means something is wrong.
+    """Check your images: broken files, copies across splits, sizes, classes.
+
+    Exit code 1 means that something is wrong.
 
     Example:
 
@@ -53,7 +55,9 @@ def check(
 
 @app.command(rich_help_panel="Understand")
 def doctor(arguments: Arguments = None) -> None:
-    """Check machine, data and settings before a run, and suggest changes. Exit code 1 means the run would fail.
+    """Check machine, data and settings before a run, and suggest changes.
+
+    Each check prints a check mark, or ! with a suggestion. Exit code 1 means that the run would fail.
 
     Example:
 
@@ -139,7 +143,7 @@ def tune(
     how: Annotated[
         str,
         typer.Option(
-            help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: from the gradients of one run.",
+            help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`.",
             show_default="search; paper if Optuna is not installed",
         ),
     ] = "",
@@ -151,12 +155,14 @@ def tune(
     minutes: Annotated[float | None, typer.Option(help="Start no trial after this many minutes.")] = None,
     k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
+    r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
     storage: Annotated[str | None, typer.Option(help="URL of a database that hosts of a search share.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
 ) -> None:
-    """Find k1 and k2 of TCL with short runs on a validation split. The test split is never used.
+    """Find k1 and k2 of TCL, or r, with short runs on a validation split.
 
-    The recipe's own values and the paper's defaults are tried first. Repeat the command to resume.
+    The test split is never used. The recipe's own values and the paper's defaults are tried first. Repeat the command
+    to resume.
 
     Example:
 
@@ -164,12 +170,12 @@ def tune(
     """
     from importlib.util import find_spec
 
-    from contune.tune import COLUMNS, NUM_TRIALS, PICTURE, SUMMARY, Ranges
+    from contune.tune import COLUMNS, NUM_TRIALS, SUMMARY, Ranges
     from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
     way = how or ("paper" if find_spec("optuna") is None else "search")
-    for option, value in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2)):
+    for option, value in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2), ("--r", r)):
         if value is not None and way != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
     if not how and way == "paper":
@@ -177,7 +183,8 @@ def tune(
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
-    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in (("k1", k1), ("k2", k2)) if text}
+    given = {"k1": k1, "k2": k2, "r": r}
+    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in given.items() if text}
     tuned = run_tuning(
         recipe,
         overrides,
@@ -192,9 +199,9 @@ def tune(
         storage=storage,
     )
     say()
-    show_table(COLUMNS, tuned.rows(), numbers=COLUMNS[1:5])
+    show_table(COLUMNS, tuned.rows(), numbers=COLUMNS[1:6])
     say("\n" + "\n".join(tuned.lines()))
-    say(f"files    {folder / SUMMARY}, {folder / PICTURE}")
+    say(f"trials   {folder / SUMMARY}")
 
 
 @app.command(rich_help_panel="Reproduce")
@@ -231,7 +238,8 @@ def experiment(
     if not words or "=" in words[0]:
         raise UserError("name an experiment first, such as ci-digits; `contune experiment` alone lists them")
     if words[0] == "verdicts":
-        findings = verdicts.find_all(read_results(source or Path("results")))
+        folder = source or Path("results")
+        findings = verdicts.find_all(verdicts.read_claims(folder), read_results(folder))
         show_table(verdicts.COLUMNS, verdicts.table(findings))
         say(f"\n{verdicts.summary(findings)}")
         return

@@ -131,7 +131,8 @@ def predict(
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
     if len(found.paths) > MAX_ROWS:
         say(f"and {len(found.paths) - MAX_ROWS:,} more{'' if out else '; --out classes.csv keeps them all'}")
-    say("\n" + ", ".join(f"{name} {num:,}" for name, num in Counter(found.classes).most_common(MAX_ROWS)))
+    counts = Counter(found.classes).most_common(MAX_ROWS)
+    say("\nimages per class: " + ", ".join(f"{name}: {num:,}" for name, num in counts))
     if out is not None:
         say(f"predictions  {out}")
     _say_skipped(found.broken, out)
@@ -156,7 +157,7 @@ def export(
 
     folder, deviation = export_run(run, to, out, half=half)
     say(f"wrote    {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
-    say(f"checked  features as in the run, to {deviation:.1e}")
+    say(f"checked  features differ from the run's by at most {deviation:.1e}")
     say(f"use it   {folder / 'README.md'}")
 
 

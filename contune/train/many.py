@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 
 from contune.config import Config
-from contune.console import ProgressUpdate, progress_of_many, redirect_progress
+from contune.console import ProgressUpdate, progress_of_many, redirected
 from contune.data.images import default_workers
 from contune.device import available_cores
 from contune.errors import UserError
@@ -213,7 +213,7 @@ def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
     if config.data.workers is None:
         config.data.workers = max(1, default_workers() // num_runs)
     try:
-        with redirect_progress(reports.send):
+        with redirected(reports.send):
             result = job.work(config, folder)
     except UserError as error:
         reports.send(UserError(str(error)))
