@@ -27,7 +27,7 @@ from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, unknown
-from contune.files import atomic_file, check_new_folder, make_parent, write_atomic
+from contune.files import check_new_folder, make_parent, write_atomic
 from contune.methods.tcl import TCL
 from contune.report import wilson_interval
 from contune.run import RunFolder
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 WAYS = ("search", "paper", "advise")
 NUM_TRIALS = 16
-SETTINGS, SUMMARY, PICTURE = "settings.json", "tune.json", "trials.png"
+SETTINGS, SUMMARY = "settings.json", "tune.json"
 """Files in the folder of a tuning; its trials are run folders in trials/."""
 COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
 NUM_VALIDATION = 100
@@ -414,7 +414,7 @@ def tune(
     ranges: Ranges = Ranges(),  # noqa: B008  # a tuple
     storage: str | None = None,
 ) -> Tuned:
-    """Tunes `config`, which is the recipe with these overrides, and writes tune.json and trials.png into the folder.
+    """Tunes `config`, which is the recipe with these overrides, and writes tune.json into the folder.
 
     epochs: of a short run; None: a fifth of the recipe's, at least 10. The other options are those of `contune tune`.
     """
@@ -513,47 +513,3 @@ def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
         "trials": [flat(trial) for trial in tuned.trials],
     }
     write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
-    title = f"{about['recipe']}: {plural(len(tuned.trials), 'trial')} of {plural(tuned.epochs, 'epoch')}"
-    draw_trials(folder / PICTURE, tuned, title)
-
-
-def draw_trials(path: Path, tuned: Tuned, title: str) -> None:
-    """Accuracy over k1 with k2 as color, or over r; choice and defaults are marked, SupCon and automatic are lines."""
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
-
-    from contune.report.style import INK, MUTED, STYLE, method_style, quiet
-
-    finished = [trial for trial in tuned.trials if trial.linear_top1 is not None]
-    by_r = sum(trial.values.r is not None for trial in finished) > 2
-    name = "r" if by_r else "k1"
-    points = [t for t in finished if t.values.k1 != 0 and (t.values.r is not None) == by_r]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 4.4), layout="constrained", facecolor="white")
-        axes = figure.add_subplot()
-        quiet(axes, grid="both")
-        axes.set_xscale("log")
-        axes.set(xlabel=name, ylabel="linear probe on the validation split, %")
-        xs = [getattr(trial.values, name) for trial in points] or [1.0]
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if max(xs) > 300 * min(xs) else (1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
-        axes.minorticks_off()
-        if points:
-            colors: Any = INK if by_r else [trial.values.k2 for trial in points]
-            look: dict[str, Any] = {"cmap": None if by_r else "viridis", "s": 52, "edgecolors": "white"}
-            dots = axes.scatter(xs, [t.linear_top1 or 0.0 for t in points], c=colors, linewidths=0.8, zorder=3, **look)
-            if not by_r:
-                figure.colorbar(dots, ax=axes, pad=0.02, aspect=30, label="k2").outline.set_visible(False)
-        marks = {"chosen": (tuned.choice, "o", 15), OWN: (tuned.own, "s", 11), PAPER: (tuned.paper, "D", 11)}
-        for label, (trial, marker, size) in marks.items():
-            if trial is not None and trial in points:
-                x, y = getattr(trial.values, name), trial.linear_top1 or 0.0
-                axes.plot(x, y, marker, markersize=size, label=label, mfc="none", mec=INK, mew=1.4, zorder=4)
-        for values, label in ((SUPCON_VALUES, SUPCON), (AUTO_VALUES, "TCL auto")):
-            for y in (each.linear_top1 or 0.0 for each in finished if each.values == values):
-                axes.axhline(y, color=method_style(label).color, linestyle="--", label=label, zorder=1)
-        legend = figure.legend(title=title, loc="outside upper left", ncols=5, frameon=False, labelcolor=MUTED)
-        legend.set_alignment("left")
-        with atomic_file(path) as part:
-            figure.savefig(part, format="png", dpi=160)

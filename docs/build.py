@@ -12,7 +12,7 @@ from experiment_tables import draw_figures, results_page, stale_figures
 from results_table import insert, results_table, verdict, why
 
 from contune.experiments.plan import read_results
-from contune.experiments.verdicts import find_all
+from contune.experiments.verdicts import find_all, read_claims
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -28,7 +28,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
     results = read_results(RESULTS)
-    blocks = {"numbers": why(BENCHMARKS), "verdict": verdict(find_all(results)), "results": results_table(results)}
+    blocks = {
+        "numbers": why(BENCHMARKS),
+        "verdict": verdict(find_all(read_claims(RESULTS), results)),
+        "results": results_table(results),
+    }
     readme = README.read_text()
     for name, block in blocks.items():
         readme = insert(readme, name, block)

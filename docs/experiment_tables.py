@@ -70,7 +70,8 @@ def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
 def results_page(results: Path, images: Path) -> str:
     """Markdown; `images` is where `draw_figures` puts the figures, below the page."""
     found = plan.read_results(results)
-    findings, names = verdicts.find_all(found), protocols(found)
+    claims = verdicts.read_claims(results) if (results / "claims.toml").exists() else []
+    findings, names = verdicts.find_all(claims, found), protocols(found)
     place = {name: number for number, name in enumerate(FIRST)}
     folders = sorted(saved_folders(results), key=lambda folder: place.get(folder.name, len(place)))
     large, small = ([f for f in folders if f.name.endswith("-digits") == is_small] for is_small in (False, True))

@@ -11,7 +11,6 @@ import pytest
 import torch
 from command_line import contune, read_json
 from pictures import write_flat, write_picture
-from PIL import Image
 
 from contune import tune
 from contune.config import Config
@@ -256,8 +255,6 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
     config = find_recipe("digits-tcl")().override(found["command"].split()[3:])
     settings: Any = config.method.settings
     assert (config.optim.batch_images, settings.k1, settings.k2) == (128, found["k1"], found["k2"])
-    with Image.open(folder / "trials.png") as picture:
-        assert picture.size[0] > 1000
     before = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/result.json")}
     again = contune(*words, "--trials", "4")
     assert again.out.splitlines()[-6:] == done.out.splitlines()[-6:]

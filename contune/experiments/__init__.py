@@ -65,7 +65,7 @@ def run_experiment(
     known = plan.match(experiment, plan.read_results(source)) if source is not None else {}
     if draw_only:
         plan.check_folder(folder, experiment)
-        outcomes = plan.collect(experiment, folder, seeds=seeds, known=known)
+        outcomes = finished(experiment, plan.collect(experiment, folder, seeds=seeds, known=known))
         if not any(outcome.results for outcome in outcomes):
             raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
         plan.write_about(folder, experiment)
@@ -101,7 +101,13 @@ def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
     name, changes = plan.read_about(folder) or (folder.name, [])
     experiment = find_experiment(name).changed(changes)
-    return experiment, plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
+    outcomes = plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
+    return experiment, finished(experiment, outcomes)
+
+
+def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those that have something to show. The figures of k1 and k2 need all."""
+    return [each for each in outcomes if each.results or each.failures or experiment.layout in ("k1", "k2")]
 
 
 __all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "PlanRow", "find_experiment", "read_saved"]

@@ -47,7 +47,6 @@ def _row(
     method: str,
     at: str = "",
     *overrides: str,
-    adapted: Sequence[str] = (),
     paper: float | None = None,
     suffix: str = "",
 ) -> PlanRow:
@@ -61,7 +60,6 @@ def _row(
         recipe=f"{data}{RECIPE_SUFFIXES.get(method, '-tcl')}{suffix}",
         name=re.sub("[ ,=:]+", "-", title.lower()),
         overrides=overrides,
-        adapted=tuple(adapted),
         method=method,
         at=at,
         reported={} if paper is None else {PAPER: paper},
@@ -76,18 +74,9 @@ def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple
     )
 
 
-def _table1_digits(methods: Sequence[str], epochs: int) -> tuple[PlanRow, ...]:
-    few, long, longer = "data.val_fraction=0.8", f"optim.epochs={epochs}", f"optim.epochs={2 * epochs}"
-    return (
-        *(_row("digits", method, "898 digits", adapted=(long,)) for method in methods),
-        *(_row("digits", method, "a fifth of them", few, adapted=(longer,)) for method in methods),
-    )
-
-
-def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = (), adapted: Sequence[str] = ()) -> list[PlanRow]:
+def _pair(data: str, at: str, *overrides: str, tcl: Sequence[str] = ()) -> list[PlanRow]:
     """SupCon and TCL at one value of a setting; TCL may have more overrides."""
-    supcon = _row(data, SUPCON, at, *overrides, adapted=adapted)
-    return [supcon, _row(data, TCL, at, *overrides, *tcl, adapted=adapted)]
+    return [_row(data, SUPCON, at, *overrides), _row(data, TCL, at, *overrides, *tcl)]
 
 
 def _batch(size: int, lr: float) -> tuple[str, str]:
@@ -99,17 +88,11 @@ def _k1(data: str, *values: int) -> list[PlanRow]:
     return [_row(data, TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in values]
 
 
-def _sweep(setting: str, what: str, summary: str, rows: Sequence[PlanRow], *notes: str) -> Experiment:
-    """SupCon and TCL at several values of a setting; on digits in 10 epochs."""
-    short = ("optim.epochs=10",) if what.endswith("digits") else ()
+def _sweep(setting: str, summary: str, rows: Sequence[PlanRow], *notes: str) -> Experiment:
+    """SupCon and TCL at several values of a setting."""
+    title = f"SupCon and TCL by {setting}, CIFAR-100"
     return Experiment(
-        title=f"SupCon and TCL: {what}",
-        summary=summary,
-        rows=tuple(rows),
-        layout="sweep",
-        setting=setting,
-        overrides=short,
-        notes=notes,
+        title=title, summary=summary, rows=tuple(rows), layout="sweep", setting=setting, notes=(UNPRINTED, *notes)
     )
 
 
@@ -172,7 +155,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "table1-digits": Experiment(
         title="Cross-entropy, SupCon and TCL on handwritten digits",
         summary="Table 1, small: the three losses on handwritten digits and on a fifth of them; a CPU, two minutes.",
-        rows=_table1_digits((CROSS_ENTROPY, SUPCON, TCL), epochs=20),
+        rows=tuple(
+            _row("digits", method, place, *settings)
+            for place, settings in (
+                ("898 digits", ()),
+                ("a fifth of them", ("data.val_fraction=0.8", "optim.epochs=40")),
+            )
+            for method in (CROSS_ENTROPY, SUPCON, TCL)
+        ),
         layout="grid",
     ),
     "table1-250": Experiment(
@@ -181,15 +171,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=_table1(TABLE_3, "-250"),
         layout="grid",
     ),
-    "table1-250-digits": Experiment(
-        title="SupCon and TCL on handwritten digits, twice the epochs",
-        summary="Table 3, small: SupCon and TCL on the same digits for twice as many epochs; a CPU, two minutes.",
-        rows=_table1_digits((SUPCON, TCL), epochs=40),
-        layout="grid",
-    ),
     "fig-batch": _sweep(
         "batch size",
-        "batch sizes, CIFAR-100",
         f"Figure 2a: SupCon and TCL at batch sizes from 32 to 1024, CIFAR-100, ResNet-50; {WHERE}.",
         [
             *_pair("cifar100", "32", *_batch(32, lr=8e-3), tcl=("method.k1=5000",)),
@@ -200,18 +183,10 @@ EXPERIMENTS: dict[str, Experiment] = {
             *_pair("cifar100", "512", *_batch(512, lr=0.5), tcl=("method.k1=4000",)),
             *_pair("cifar100", "1024", *_batch(1024, lr=1.0), tcl=("method.k1=4000",)),
         ],
-        "Batch sizes count views. The probe's batches always have 256 images.",
-        "The paper prints only the numbers of 256 (table 1). In its figure TCL is above SupCon throughout.",
-    ),
-    "fig-batch-digits": _sweep(
-        "batch size",
-        "batch sizes, handwritten digits",
-        "Figure 2a, small: SupCon and TCL at batch sizes from 32 to 256, digits; a CPU, three minutes.",
-        [row for n in (32, 64, 128, 256) for row in _pair("digits", f"{n}", *_batch(n, lr=0.1 * n / 128))],
+        "Batch sizes count views. The probe's batches always have 256 images. The paper prints the numbers of 256.",
     ),
     "fig-encoder": _sweep(
         "encoder",
-        "encoders, CIFAR-100",
         f"Figure 2b: SupCon and TCL with ResNet-18, 34, 50 and 101, CIFAR-100; {WHERE}.",
         [
             *_pair("cifar100", "ResNet-18", "model.encoder=resnet18", *_batch(128, lr=0.1), tcl=K1_5000),
@@ -221,53 +196,27 @@ EXPERIMENTS: dict[str, Experiment] = {
             _row("imagenet100", SUPCON, "ResNet-34 on ImageNet-100", *RESNET34, paper=86.5),
             _row("imagenet100", TCL, "ResNet-34 on ImageNet-100", *RESNET34, *K1_5000, paper=87.2),
         ],
-        f"{UNPRINTED} It prints those of ImageNet-100 (section 4.2.1), without the learning rate, which is ours.",
-    ),
-    "fig-encoder-digits": _sweep(
-        "encoder",
-        "encoders, handwritten digits",
-        "Figure 2b, small: SupCon and TCL with two encoders, handwritten digits; a CPU, four minutes.",
-        [
-            *_pair("digits", "mini"),
-            *_pair("digits", "ResNet-18", "model.encoder=resnet18", adapted=("optim.epochs=5",)),
-        ],
+        "It prints those of ImageNet-100 (section 4.2.1), without the learning rate, which is ours.",
     ),
     "fig-projector": _sweep(
         "size of the embedding",
-        "embedding sizes, CIFAR-100",
         f"Figure 2c: SupCon and TCL with embeddings of 64 to 2048 numbers, CIFAR-100, ResNet-50; {WHERE}.",
         [
             row
             for size in (64, 128, 256, 512, 1024, 2048)
             for row in _pair("cifar100", f"{size}", *_batch(128, lr=0.1), f"method.projector_dim={size}", tcl=K1_5000)
         ],
-        f"{UNPRINTED} It says that 64 is worst and 2048 is best, where TCL leads SupCon by 1.2 points.",
-    ),
-    "fig-projector-digits": _sweep(
-        "size of the embedding",
-        "embedding sizes, handwritten digits",
-        "Figure 2c, small: SupCon and TCL with embeddings of 8 to 512 numbers, digits; a CPU, three minutes.",
-        [row for size in (8, 32, 128, 512) for row in _pair("digits", f"{size}", f"method.projector_dim={size}")],
+        "It says that 64 is worst and 2048 is best, where TCL leads SupCon by 1.2 points.",
     ),
     "fig-augment": _sweep(
         "augmentation",
-        "augmentations, CIFAR-100",
         f"Figure 2d: SupCon and TCL under AutoAugment and SimAugment, CIFAR-100, ResNet-50; {WHERE}.",
         [
             *_pair("cifar100", "AutoAugment", *_batch(128, lr=0.1), tcl=K1_5000),
             _row("cifar100", SUPCON, "SimAugment", *SIMAUGMENT, suffix="-250"),
             _row("cifar100", TCL, "SimAugment", *SIMAUGMENT, *K1_5000, "method.k2=1.2", suffix="-250"),
         ],
-        f"{UNPRINTED} As there, SimAugment has no blur and 250 epochs in all, AutoAugment 150.",
-    ),
-    "fig-augment-digits": _sweep(
-        "augmentation",
-        "augmentations, handwritten digits",
-        "Figure 2d, small: SupCon and TCL on digits that move much or little; a CPU, a minute.",
-        [
-            *_pair("digits", "strong"),
-            *_pair("digits", "weak", f"augment.policy={ssl.BARELY_MOVED_DIGITS}", tcl=("method.k2=1.2",)),
-        ],
+        "As there, SimAugment has no blur and 250 epochs in all, AutoAugment 150.",
     ),
     "fig-k1": Experiment(
         title="Effect of k1, CIFAR-100",

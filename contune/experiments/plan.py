@@ -52,8 +52,6 @@ class PlanRow:
     """Its run folders are called NAME-seedN. Rows with the same name share their runs."""
     overrides: tuple[str, ...] = ()
     """KEY=VALUE that define the row. Nothing overrides them."""
-    adapted: tuple[str, ...] = ()
-    """KEY=VALUE that only suit the row. They replace the experiment's settings, and the user's replace them."""
     method: str = ""
     """In tables of methods by data sets or settings: the method,"""
     at: str = ""
@@ -71,7 +69,7 @@ class PlanRow:
         config = find_recipe(self.recipe)()
         # A list of classes belongs to ImageNet-100, also in a table with several data sets.
         fitting = [text for text in overrides if config.data.name == "imagenet100" or _key(text) != "data.classes"]
-        return config.override([*fitting, *self.adapted, *self.overrides, f"run.seed={seed}"])
+        return config.override([*fitting, *self.overrides, f"run.seed={seed}"])
 
 
 def _key(assignment: str) -> str:
@@ -100,12 +98,11 @@ class Experiment:
     def changed(self, changes: Iterable[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
         changes = tuple(changes)
-        overrides, keys, computed = (*self.overrides, *changes), set(map(_key, changes)), computed_settings(changes)
-        rows, notes = [], list(self.notes)
-        for row in self.rows:
-            adapted = tuple(text for text in row.adapted if _key(text) not in keys)
-            reported = {who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed}
-            rows.append(replace(row, adapted=adapted, reported=reported))
+        overrides, computed, notes = (*self.overrides, *changes), computed_settings(changes), list(self.notes)
+        rows = [
+            replace(row, reported={who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed})
+            for row in self.rows
+        ]
         for key in map(_key, overrides):
             if key == "run.seed":
                 raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")

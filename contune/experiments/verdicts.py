@@ -1,25 +1,27 @@
 """`contune experiment verdicts`: the claims of the paper, and what the result files say about each.
 
-A claim is a row of data: a sentence, where the paper says it, the rows of an experiment whose runs decide it, and a
-test. Verdict, number, interval and files follow from the runs. Every finished run at a setting counts. A difference
-is decided if its 95 % interval excludes 0, or excludes the paper's gain. Of fewer than three runs, the interval is at
-least that of two samples of the test images.
+A claim in results/claims.toml is data: a sentence, where the paper says it, the rows of an experiment whose runs decide
+it, and a test. Verdict, number, interval and files follow from the runs. Every finished run at a setting counts. A
+difference is decided if its 95 % interval excludes 0, or excludes the paper's gain. Of fewer than three runs, the
+interval is at least that of two samples of the test images.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 from math import nan, sqrt
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from contune.config import Config
-from contune.eval.measures import FAST, KNN, LINEAR, TOP1
+from contune.errors import UserError
+from contune.eval.measures import LINEAR, TOP1
 from contune.experiments import plan
 from contune.experiments.catalogue import EXPERIMENTS
 from contune.experiments.plan import Experiment, Outcome, Runs
-from contune.recipes import ssl
 from contune.report.statistics import Spread
 
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not reproduced", "open"
@@ -36,22 +38,27 @@ Decided = tuple[str, str]
 """A verdict and the number behind it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim:
+    """An entry of results/claims.toml."""
+
     text: str
     source: str
-    """Where the paper says it; ours: where it does not."""
-    test: Callable[["Claim", Rows], Decided]
+    """Where the paper says it; `ours` if it does not."""
+    test: str
+    """A key of `TESTS`,"""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """and its keyword arguments."""
     experiment: str
     """With KEY=VALUE after its name, if our runs have other settings."""
-    rows: tuple[str, ...]
+    rows: Sequence[str]
     """Titles of its rows; `TITLE @ EXPERIMENT` is a row of another one. Differences: first − second, third − fourth."""
     paper: float | None = None
     """The paper's number, or the paper's difference."""
     differs: str = ""
     """How our runs differ from the paper's."""
-    columns: tuple[str, ...] = (TOP1,)
-    seeds: int = 3
+    columns: Sequence[str] = (TOP1,)
+    seeds: int
     """How many seeds of each row are to be run."""
     headline: str = ""
     """For the README."""
@@ -117,7 +124,8 @@ def judge(difference: Spread, paper: float | None = None) -> str:
 
 def above(claim: Claim, rows: Rows) -> Decided:
     """The first row of each pair is the higher one, by each measure; partly if by some, or in some pairs."""
-    verdicts, texts = [], []
+    verdicts: list[str] = []
+    texts: list[str] = []
     for column in claim.columns:
         total, means = gaps_of(rows, column)
         if total is None:
@@ -218,146 +226,23 @@ def signed(spread: Spread) -> str:
     return f"{spread.mean:+.2f}{half}".replace("-", "−")
 
 
-# Claims
-
-R18 = "model.encoder=resnet18"
-FIGURE_3 = f"{R18} optim.batch_images=128 optim.lr=0.2"
-R18_256 = "ResNet-18, batch 256"
-SMALL = "ResNet-18"
-SHORT = "100 epochs"
-PULL, PUSH = "positive_gradient", "negative_gradient"
-
-
-def _both(*places: str) -> tuple[str, ...]:
-    """TCL and SupCon at each place."""
-    return tuple(f"{method}, {place}" for place in places for method in ("TCL", "SupCon"))
-
-
-def _k1(*values: int) -> tuple[str, ...]:
-    return tuple(f"TCL, k1 = {value}" for value in values)
-
-
-def _table_1() -> list[Claim]:
-    """Tables 1 and 3: TCL against SupCon and cross-entropy on four data sets."""
-    gains = {"CIFAR-10": (0.1, 0.1), "CIFAR-100": (0.7, 0.6), "Fashion-MNIST": (0.2, 0.2), "ImageNet-100": (0.8, 0.6)}
-    entropy = {"CIFAR-10": 1.4, "CIFAR-100": 4.5, "Fashion-MNIST": 1.2, "ImageNet-100": 2.5}
-    claims = []
-    for data, (gain, long_gain) in gains.items():
-        large = data in ("CIFAR-100", "ImageNet-100")
-        setting, differs = ("table1", "") if large else (f"table1 {R18}", SMALL)
-        seeds = 5 if data == "CIFAR-100" else 3
-        headline = "Against SupCon, ResNet-50" if data == "CIFAR-100" else ""
-        claims += [
-            Claim(f"TCL beats SupCon on {data}.", "table 1", above, setting, _both(data), gain, differs, seeds=seeds,
-                  headline=headline),
-            Claim(f"TCL beats SupCon on {data} in 250 epochs.", "table 3", above, "table1-250", _both(data), long_gain),
-        ]  # fmt: skip
-        if data != "CIFAR-100":
-            pair = (f"TCL, {data}", f"Cross-entropy, {data}")
-            claims.append(
-                Claim(f"TCL beats cross-entropy on {data}.", "table 1", above, setting, pair, entropy[data], differs)
-            )
-    return claims
-
-
-CLAIMS = [
-    *_table_1(),
-    Claim("TCL beats SupCon with a ResNet-18.", "figure 2b", above, "ci", ("TCL", "SupCon"), None, "batch 256",
-          seeds=10, headline="Against SupCon, ResNet-18"),
-    Claim("TCL beats cross-entropy on CIFAR-100.", "table 1", above, "ci", ("TCL", "Cross-entropy"), None, SMALL,
-          (TOP1, KNN, FAST), 5, headline="Against cross-entropy, ResNet-18"),
-    Claim("SupCon beats cross-entropy.", "section 2", above, "ci", ("SupCon", "Cross-entropy"), None, SMALL,
-          (TOP1, KNN, FAST), 5),
-    Claim("SupCon, tuned, reaches 79.1 % on CIFAR-100, 2.6 points above its own paper.", "section 4.1", reaches,
-          "table1", ("SupCon, CIFAR-100",), 79.1, seeds=1),
-    Claim("SupCon, tuned, reaches 96.3 % on CIFAR-10, 0.3 points above its own paper.", "section 4.1", reaches,
-          "table1", ("SupCon, CIFAR-10",), 96.3, seeds=1),
-    Claim("TCL reaches 79.8 % on CIFAR-100.", "table 1", reaches, "table1", ("TCL, CIFAR-100",), 79.8, seeds=1),
-    Claim("TCL with labels reaches 77.5 % on CIFAR-100 with a ResNet-18.", "table 2", reaches, "ci", ("TCL",), 77.5),
-    Claim("TCL with labels reaches 95.8 % on CIFAR-10 with a ResNet-18.", "table 2", reaches, f"table1 {R18}",
-          ("TCL, CIFAR-10",), 95.8, seeds=1),
-    Claim("TCL beats SupCon over 30 runs, by 0.93 points.", "appendix B.1", above, "fig-encoder", _both("ResNet-50"),
-          0.93, seeds=10),
-    Claim("250 epochs do not help on Fashion-MNIST.", "appendix B.1", similar, f"table1-250 {R18}",
-          ("TCL, Fashion-MNIST", f"TCL, Fashion-MNIST @ table1 {R18}"), differs=SMALL),
-    Claim("TCL beats SupCon at every batch size from 32 to 1024.", "figure 2a", above, f"fig-batch {R18}",
-          _both("32", "64", "128", "256", "512", "1024"), differs=SMALL, seeds=1),
-    Claim("TCL beats SupCon with every encoder from ResNet-18 to ResNet-101.", "figure 2b", above, "fig-encoder",
-          _both("ResNet-18", "ResNet-34", "ResNet-50", "ResNet-101"), seeds=1),
-    Claim("TCL beats SupCon on ImageNet-100 with a ResNet-34.", "section 4.2.1", above, "fig-encoder",
-          _both("ResNet-34 on ImageNet-100"), 0.7),
-    Claim("TCL beats SupCon at every size of the embedding.", "figure 2c", above, f"fig-projector {R18}",
-          _both("64", "128", "256", "512", "1024", "2048"), differs=SMALL, seeds=1),
-    Claim("TCL gains 1.2 points over SupCon with embeddings of 2048.", "section 4.2.3", above, f"fig-projector {R18}",
-          _both("2048"), 1.2, SMALL),
-    Claim("Embeddings of 64 are worst and of 2048 best.", "section 4.2.3", at_the_ends, f"fig-projector {R18}",
-          tuple(f"TCL, {size}" for size in (64, 128, 256, 512, 1024, 2048)), differs=SMALL, seeds=1),
-    Claim("TCL beats SupCon under AutoAugment and SimAugment.", "figure 2d", above, f"fig-augment {R18}",
-          _both("AutoAugment", "SimAugment"), differs=SMALL, seeds=1),
-    Claim("The gain is larger under AutoAugment, the stronger augmentation.", "section 4.2.4", larger_gain,
-          f"fig-augment {R18}", _both("AutoAugment", "SimAugment"), differs=SMALL, seeds=1),
-    Claim("The gradient from a hard positive is larger than SupCon's.", "theorem 1", holds, f"fig-k1 {FIGURE_3}",
-          _k1(4000), differs=R18_256, seeds=1),
-    Claim("Raising k1 raises the gradient from positives.", "figure 3a", partial(response, key=PULL),
-          f"fig-k1 {FIGURE_3}", _k1(10, 100, 1000, 2000, 4000, 8000, 20000, 50000), differs=R18_256, seeds=1),
-    Claim("Small values of k1 leave the accuracy of SupCon.", "figure 3b", similar, f"fig-k1 {FIGURE_3}",
-          tuple(title for row in _k1(10, 100, 1000) for title in (row, "SupCon")), differs=R18_256),
-    Claim("Every k1 below 5000 beats SupCon.", "section 4.4", above, f"fig-k1 {FIGURE_3}",
-          tuple(title for row in _k1(10, 100, 1000, 2000, 4000) for title in (row, "SupCon")), differs=R18_256),
-    Claim("Accuracy peaks at a k1 of thousands and drops at 50,000.", "figure 3b", above, f"fig-k1 {FIGURE_3}",
-          _k1(4000, 50000), 4.4, R18_256),
-    Claim("k1 = 50,000 scores below SupCon.", "section 4.4", above, f"fig-k1 {FIGURE_3}",
-          ("SupCon", "TCL, k1 = 50000"), differs=R18_256),
-    Claim("k1 = 4000 or 5000 works on all data sets.", "section 4.4", above, "fig-k1-digits",
-          ("TCL, k1 = 5000", "SupCon"), differs="handwritten digits, 20 epochs"),
-    Claim("At k1 = 50,000 the gradient from negatives lags behind SupCon's.", "figure 3c",
-          partial(response, key=PUSH, high=95), f"fig-k2 {FIGURE_3}", ("TCL, k1 = 50000, k2 = 1",), differs=R18_256,
-          seeds=1),
-    Claim("Raising k2 raises the gradient from negatives.", "theorem 2", partial(response, key=PUSH),
-          f"fig-k2 {FIGURE_3}", ("TCL, k1 = 50000, k2 = 1", "TCL, k1 = 50000, k2 = 3"), differs=R18_256, seeds=1),
-    Claim("With k2 = 3 the gap to SupCon's gradient from negatives vanishes.", "figure 3d",
-          partial(response, key=PUSH, low=95), f"fig-k2 {FIGURE_3}",
-          ("TCL, k1 = 50000, k2 = 1", "TCL, k1 = 50000, k2 = 3"), differs=R18_256, seeds=1),
-    Claim("At k1 = 50,000, k2 = 3 restores the accuracy.", "section 4.4", above, f"fig-k2 {FIGURE_3}",
-          ("TCL, k1 = 50000, k2 = 3", "TCL, k1 = 50000, k2 = 1"), 4.4, R18_256),
-    Claim("Without labels TCL reaches 66.7 % on CIFAR-100.", "table 2", reaches, "ssl-cifar100 optim.epochs=1000",
-          ("TCL on positive triplets",), 66.7, columns=(LINEAR,), seeds=1),
-    Claim("Without labels TCL reaches 91.6 % on CIFAR-10.", "table 2", reaches, "ssl-cifar10 optim.epochs=1000",
-          ("TCL on positive triplets",), 91.6, columns=(LINEAR,), seeds=1),
-    *(Claim(f"Without labels TCL beats SimCLR on {data}.", "table 2", above, experiment,
-            ("TCL on positive triplets", "SimCLR"), gain, differs)
-      for data, experiment, gain, differs in (
-          ("CIFAR-100", "ssl-cifar100", 1.2, SHORT), ("CIFAR-10", "ssl-cifar10", 0.9, SHORT),
-          ("ImageNet-100", "ssl-imagenet100", 0.4, ""))),
-    Claim("The loss, not only the third view, beats SimCLR.", "ours", above, "ssl-views",
-          ("TCL, 3 views", "SimCLR, 3 views")),
-    Claim("Positive triplets beat positive pairs.", "section 3.2", above, "ssl-views",
-          ("TCL, 3 views", "TCL, 2 views")),
-    Claim("Without labels k2 = 1.5 beats k2 = 1.", "section 4.4", above, "ssl-views",
-          ("TCL, 3 views", "TCL, 3 views, k2 = 1")),
-    Claim("Without labels a large k1 does not help much.", "section 4.4", similar, "ssl-views",
-          ("TCL, 3 views, k1 = 5000", "TCL, 3 views")),
-    Claim("Without labels TCL is on par with the other methods.", "table 2", upper_half, "ssl-cifar100",
-          ("TCL on positive triplets", *(row.title for name, row in ssl.ROWS.items() if name != "tcl-ssl")), None,
-          SHORT, seeds=1),
-    Claim("ARB and Barlow Twins need large heads.", "table 2", above, "ssl-projector",
-          ("ARB, 2048", "ARB, 256", "Barlow Twins, 2048", "Barlow Twins, 256"), 6.35, columns=(LINEAR,), seeds=1),
-    Claim("Automatic k1 and k2 match values chosen by hand on CIFAR-100.", "ours", partial(similar, margin=0.3),
-          "losses", ("TCL auto", "TCL, k1 = 4000"), seeds=5),
-    Claim("Automatic k1 and k2 match values chosen by hand on digits.", "ours", partial(similar, margin=0.3),
-          "losses-digits", ("TCL auto", "TCL, k1 = 500"), seeds=5),
-    Claim("The training engine does not change TCL's accuracy (contune's batch norm against torch's).", "ours",
-          same_engine, "ci", ("TCL",), seeds=5),
-    Claim("TCL auto beats SupCon on CIFAR-100.", "ours", above, "losses", ("TCL auto", "SupCon"), seeds=10,
-          headline="TCL auto against SupCon, ResNet-18"),
-    Claim("TCL auto beats SINCERE on CIFAR-100.", "ours", above, "losses", ("TCL auto", "SINCERE"), seeds=10),
-]  # fmt: skip
+TESTS: dict[str, Callable[..., Decided]] = {
+    test.__name__: test
+    for test in (above, similar, same_engine, reaches, larger_gain, at_the_ends, upper_half, response, holds)
+}
 
 
 # Findings
 
 
-def find_all(results: Mapping[str, Runs]) -> list[Finding]:
+def read_claims(folder: Path) -> list[Claim]:
+    """The claims in claims.toml, which lies with the results."""
+    if not (path := folder / "claims.toml").is_file():
+        raise UserError(f"{folder} has no claims.toml; name the folder of the results with --from")
+    return [Claim(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["claim"]]
+
+
+def find_all(claims: Iterable[Claim], results: Mapping[str, Runs]) -> list[Finding]:
     """A finding for each claim, from results as `plan.read_results` reads them."""
 
     @cache
@@ -368,7 +253,7 @@ def find_all(results: Mapping[str, Runs]) -> list[Finding]:
         return planned, {each.row.title: each for each in found}
 
     findings = []
-    for claim in CLAIMS:
+    for claim in claims:
         rows = []
         for text in claim.rows:
             title, _, other = text.partition(" @ ")
@@ -378,7 +263,7 @@ def find_all(results: Mapping[str, Runs]) -> list[Finding]:
         missing = [each for each in unique for _ in range(claim.seeds - len(each.by_seed(claim.columns[0])))]
         verdict, number = OPEN, NOT_RUN
         if all(each.results for each in rows):
-            verdict, number = claim.test(claim, rows)
+            verdict, number = TESTS[claim.test](claim, rows, **claim.options)
             number = f"{number} ({_seeds(list(unique))})"
         files = {
             f"{claim.experiment.split()[0]}, {each.row.title}": tuple(Path(result["file"]) for result in each.results)

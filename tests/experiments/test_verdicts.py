@@ -7,23 +7,26 @@ import pytest
 from made_up import made_up_outcome
 
 from contune.experiments import find_experiment, verdicts
-from contune.experiments.verdicts import CLAIMS, NOT, OPEN, PARTLY, REPRODUCED, Claim, find_all
+from contune.experiments.verdicts import NOT, OPEN, PARTLY, REPRODUCED, TESTS, Claim, find_all, read_claims
+
+RESULTS = Path(__file__).parents[2] / "results"
+CLAIMS = read_claims(RESULTS)
 
 ROWS = {row.title: row for row in find_experiment("table1").rows}
 PAIR = ("TCL, CIFAR-100", "SupCon, CIFAR-100")
 
 
-def claim(test: Any = verdicts.above, rows: tuple[str, ...] = PAIR, **settings: Any) -> Claim:
-    return Claim("", "", test, "table1", rows, **settings)
+def claim(test: str = "above", rows: tuple[str, ...] = PAIR, **settings: Any) -> Claim:
+    return Claim(text="", source="", test=test, experiment="table1", rows=rows, seeds=1, **settings)
 
 
 def decided(tested: Claim, *runs: tuple[float, ...]) -> str:
     rows = [made_up_outcome(ROWS[title], *values) for title, values in zip(tested.rows, runs, strict=True)]
-    return tested.test(tested, rows)[0]
+    return TESTS[tested.test](tested, rows)[0]
 
 
 def test_without_results_every_claim_is_open_and_has_its_price() -> None:
-    findings = find_all({})
+    findings = find_all(CLAIMS, {})
     assert len(findings) == len(CLAIMS) > 25
     assert {finding.verdict for finding in findings} == {OPEN}
     assert all(finding.minutes > 0 and not finding.files for finding in findings)
@@ -53,13 +56,13 @@ def test_several_settings_have_to_agree() -> None:
     four = claim(rows=(*PAIR, "TCL, CIFAR-10", "SupCon, CIFAR-10"))
     assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == REPRODUCED  # +1.05 ± 0.64 over the settings
     assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == OPEN
-    assert decided(claim(rows=four.rows, test=verdicts.larger_gain), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
+    assert decided(claim(rows=four.rows, test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
 
 
 def test_accuracies_and_equality_have_margins() -> None:
-    reaches = claim(verdicts.reaches, ("TCL, CIFAR-100",), paper=79.8)
+    reaches = claim("reaches", ("TCL, CIFAR-100",), paper=79.8)
     assert [decided(reaches, (top1,)) for top1 in (79.5, 78.9, 77.0)] == [REPRODUCED, PARTLY, NOT]
-    similar = claim(verdicts.similar)
+    similar = claim("similar")
     assert decided(similar, (90.1, 80.0, 70.0), (90.0, 80.1, 70.0)) == REPRODUCED
     assert decided(similar, (92.0, 82.1, 72.0), (90.0, 80.0, 70.0)) == NOT
 
@@ -74,10 +77,8 @@ def test_gradients_are_compared_on_the_same_batches() -> None:
 
 
 def test_a_verdict_counts_every_run_and_names_its_files() -> None:
-    found = {
-        each.claim.text: each for each in find_all(verdicts.plan.read_results(Path(__file__).parents[2] / "results"))
-    }
-    finding = found["TCL beats SupCon with a ResNet-18."]
+    findings = find_all(CLAIMS, verdicts.plan.read_results(RESULTS))
+    (finding,) = [each for each in findings if each.claim.text == "TCL beats SupCon with a ResNet-18."]
     assert [len(paths) for paths in finding.files.values()] >= [15, 7]
     assert "full probe" in finding.number
     assert "±" in finding.number
