@@ -100,10 +100,8 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
     mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
     found = f"normalized images have mean {mean:.2f} and standard deviation {std:.2f}"
-    if abs(mean) <= 0.5 < std < 2.0:
-        yield fine(found)
-    else:
-        yield advice(f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data")
+    hint = f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data"
+    yield fine(found) if abs(mean) <= 0.5 < std < 2.0 else advice(hint)
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
@@ -122,9 +120,8 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     expected_lr = PAPER_LR_PER_VIEW * num
     if config.optim.name == "sgd":
         is_near = expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR
-        text = f"{expected_lr:.2g}, the paper's 0.2 per 256 embeddings"
-        text = f"optim.lr={config.optim.lr:g} is {'near' if is_near else 'far from'} {text}"
-        yield fine(text) if is_near else advice(text)
+        finding, words = (fine, "near") if is_near else (advice, "far from")
+        yield finding(f"optim.lr={config.optim.lr:g} is {words} {expected_lr:.2g}, the paper's 0.2 per 256 embeddings")
 
 
 def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:

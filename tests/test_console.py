@@ -92,16 +92,15 @@ def closed_pipe() -> TextIO:
     return open(writing, "w")
 
 
+def in_bytes(encoding: str) -> TextIO:
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+
+
+FULL = partial(Path("/dev/full").open, "w")
+
+
 @pytest.mark.parametrize(
-    "make",
-    [
-        closed_pipe,
-        partial(Path("/dev/full").open, "w"),
-        lambda: io.TextIOWrapper(io.BytesIO(), encoding="ascii"),
-        lambda: io.TextIOWrapper(io.BytesIO(), encoding="latin-1"),
-        lambda: None,
-    ],
-    ids=["closed", "full", "ascii", "latin-1", "none"],
+    "make", [closed_pipe, FULL, partial(in_bytes, "ascii"), partial(in_bytes, "latin-1"), lambda: None]
 )
 def test_a_terminal_that_cannot_show_it_ends_no_run(
     make: Callable[[], TextIO | None], monkeypatch: pytest.MonkeyPatch, clock: list[float]

@@ -6,17 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from contune.cli import (
-    Arguments,
-    Overrides,
-    Parallel,
-    Run,
-    Seeds,
-    app,
-    parse_choice,
-    parse_seeds,
-    refuse_torchrun,
-)
+from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
 from contune.train.signals import stoppable
