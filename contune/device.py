@@ -67,7 +67,8 @@ def available_cores() -> int:
 
 def core_share() -> int:
     """Cores for each of the processes that `torchrun` started on this machine."""
-    return max(1, available_cores() // parse(os.environ.get("LOCAL_WORLD_SIZE", "1"), int, "LOCAL_WORLD_SIZE"))
+    processes: int = parse(os.environ.get("LOCAL_WORLD_SIZE", "1"), int, "LOCAL_WORLD_SIZE")
+    return max(1, available_cores() // processes)
 
 
 def free_bytes(device: torch.device) -> int:
