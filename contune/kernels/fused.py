@@ -139,7 +139,7 @@ def gradient(
     upstreams = [side[0] for side in (rows, columns) if side is not None]
     largest = upstreams[0]
     if half and not (columns is rows and largest.stride() == (0,)):
-        largest = torch.stack([upstream.abs().amax() for upstream in upstreams]).amax()
+        largest = torch.cat([*upstreams, largest.new_zeros(1)]).abs().amax()  # a process may have no rows
     scale = _floats(pairs)
 
     def factors(side: tuple[Tensor, Tensor] | None, num: int, order: Tensor | None) -> Tensor:

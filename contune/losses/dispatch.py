@@ -150,7 +150,7 @@ def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, can
     num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
     for x in (*rows, *tensors, positives):
         if isinstance(x, Tensor) and (x.device.type == "meta" or x.is_nested or x.layout != torch.strided):
-            raise UserError("A tensor without values, a sparse or a nested one cannot be compared. Use x.to_dense().")
+            raise UserError("Pass dense tensors. Sparse and nested ones, and those on device meta, cannot be compared.")
     for i in range(2):
         has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3
         num_views.append(rows[i].shape[1] if has_views else 1)

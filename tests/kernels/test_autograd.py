@@ -137,6 +137,11 @@ def test_what_the_backward_pass_needs_cannot_be_changed_unnoticed() -> None:
     positives.fill_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+    mask = labels[:, None] == labels
+    expected = torch.autograd.grad(tcl_loss(z, labels), z)
+    loss = tcl_loss(z, positives=mask, backend="chunked")
+    mask.fill_(True)  # a buffer, filled again for the next batch; its values were copied
+    torch.testing.assert_close(torch.autograd.grad(loss, z), expected)
     leaf = FUSED[0].tensor(rows(8).float()).requires_grad_()
     labels = FUSED[0].tensor(labels)
     loss = tcl_loss(leaf, labels, backend="fused", reduction="none").sum()

@@ -113,6 +113,16 @@ def test_a_zero_vector_is_a_number(way: Way) -> None:
 
 
 @every_way
+def test_an_embedding_too_long_to_measure_is_no_zero_vector(way: Way) -> None:
+    z, labels = rows(8), torch.arange(8) % 2
+    z[3] *= 1e200 if way.dtype == torch.float64 else 1e20
+    for reduction in ("mean", "none"):
+        loss, grad = solved(way, z, labels, reduction=reduction)
+        assert loss.isnan().any()
+        assert grad.isnan().all()
+
+
+@every_way
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0.01, 0.1])
 @pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])

@@ -36,10 +36,11 @@ def auto_k1(z: Tensor, weights: Tensor, i: int, tau: float, r: float) -> Tensor:
     return (r * P / A).detach() if s else A
 
 
-def auto(z: Tensor, weights: Tensor, tau: float, r: float) -> Tensor:
-    """TCL with k1 = r P / A and k2 = 1 + r."""
+def auto(z: Tensor, weights: Tensor, tau: float, r: float, k2: float | None = None) -> Tensor:
+    """TCL with k1 = r P / A, and k2 = 1 + r unless given."""
+    k2 = 1 + r if k2 is None else k2
     k1 = [auto_k1(z, weights, i, tau, r) for i in range(len(z))]
-    return torch.stack([tcl_of_anchor(z, weights, i, tau, k1[i], 1 + r) for i in range(len(z))])
+    return torch.stack([tcl_of_anchor(z, weights, i, tau, k1[i], k2) for i in range(len(z))])
 
 
 def eps_supinfonce(z: Tensor, weights: Tensor, tau: float, epsilon: float) -> Tensor:
