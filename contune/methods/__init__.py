@@ -1,4 +1,4 @@
-"""The methods, one file each. METHODS is the registry of their names. Here nothing imports torch."""
+"""The methods, one file each or one for a family. METHODS is their registry. Importing this file imports no torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 METHODS = {
     "tcl": "tcl:TCL",
     "supcon": "supcon:SupCon",
-    "sincere": "sincere:SINCERE",
-    "eps-supinfonce": "sincere:EpsSupInfoNCE",
-    "dcl": "sincere:DCL",
-    "simclr": "simclr:SimCLR",
+    "sincere": "supcon:SINCERE",
+    "eps-supinfonce": "supcon:EpsSupInfoNCE",
+    "dcl": "supcon:DCL",
+    "simclr": "supcon:SimCLR",
     "cross-entropy": "cross_entropy:CrossEntropy",
-    "triplet": "triplet:Triplet",
-    "npair": "npair:NPair",
+    "triplet": "supcon:Triplet",
+    "npair": "supcon:NPair",
     "dino": "dino:DINO",
     "swav": "swav:SwAV",
     "byol": "byol:BYOL",

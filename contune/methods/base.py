@@ -18,6 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import lengths
+from contune.models.heads import cosine_momentum, ema_update
+from contune.settings import ranged
 
 
 @dataclass
@@ -115,10 +117,33 @@ class WithoutLabels(Method.Settings):
         return False
 
 
+class MomentumMethod(Method):
+    """A method with slow copies of its networks, which follow them and take no gradient."""
+
+    @dataclass(kw_only=True)
+    class Settings(WithoutLabels):
+        projector_hidden: int = ranged(4096, low=1)
+        """Size of the projector's hidden layers."""
+        projector_dim: int = ranged(256, low=1)
+        """Size of the embedding that the loss sees."""
+        momentum: float = ranged(0.99, low=0.0, high=1.0)
+        """Momentum of the slow copies in the first step. It follows a cosine to last_momentum."""
+        last_momentum: float = ranged(1.0, low=0.0, high=1.0)
+        """Momentum of the slow copies in the last step."""
+
+    settings: Settings
+
+    def follow(self, copies: nn.Module, *leaders: nn.Module) -> None:
+        """Move the copies towards what they copy."""
+        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
+        ema_update(copies, nn.ModuleList(leaders), momentum)
+
+
 def encode(encoder: nn.Module, views: Sequence[Tensor], micro_batch: int = 0) -> Tensor:
     """Features of all views, stacked. Neighboring views of one size pass together, so batch-norm sees them together."""
-    groups = [torch.cat(list(group)) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
-    parts = [encode_in_chunks(encoder, x, micro_batch=micro_batch) if micro_batch else encoder(x) for x in groups]
+    if micro_batch:
+        return torch.cat([encode_in_chunks(encoder, view, micro_batch=micro_batch) for view in views])
+    parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contune.methods.base import Method, Output, WithoutLabels, encode, ordered_pairs
+from contune.methods.base import MomentumMethod, Output, encode, ordered_pairs
 from contune.methods.simsiam import negative_cosine_loss
-from contune.models.heads import cosine_momentum, ema_copy, ema_update, mlp
+from contune.models.heads import ema_copy, mlp
 from contune.settings import ranged
 
 
-class BYOL(Method):
+class BYOL(MomentumMethod):
     """The online network predicts, from one view, the output of its slow copy, the target, for another view.
 
     The paper adds the losses of the two directions. We take twice the mean over directions: the same for two views, and
@@ -23,17 +23,9 @@ class BYOL(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(WithoutLabels):
-        projector_hidden: int = ranged(4096, low=1)
-        """Size of the projector's hidden layer."""
-        projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that the loss sees."""
+    class Settings(MomentumMethod.Settings):
         predictor_hidden: int = ranged(4096, low=1)
         """Size of the predictor's hidden layer."""
-        momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """Momentum of the target in the first step, τ. It follows a cosine to last_momentum."""
-        last_momentum: float = ranged(1.0, low=0.0, high=1.0)
-        """Momentum of the target in the last step."""
 
     settings: Settings
 
@@ -55,8 +47,7 @@ class BYOL(Method):
         return Output(loss=loss, features_ND=features_ND.detach())
 
     def after_step(self, output: Output) -> None:
-        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        ema_update(self.target, nn.ModuleList([self.encoder, self.projector]), momentum)
+        self.follow(self.target, self.encoder, self.projector)
 
 
 def regression_loss(predictions_ND: Tensor, targets_ND: Tensor) -> Tensor:

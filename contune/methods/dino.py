@@ -11,19 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views, encode
-from contune.models.heads import Frozen, Prototypes, cosine_momentum, ema_copy, ema_update, init_small, mlp
+from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views, encode
+from contune.models.heads import Frozen, Prototypes, ema_copy, init_small, mlp
 from contune.settings import ranged
 
 
-class DINO(Method):
+class DINO(MomentumMethod):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
 
     Centering the teacher's outputs and a low temperature keep it from giving the same output for all images.
     """
 
     @dataclass(kw_only=True)
-    class Settings(WithoutLabels):
+    class Settings(MomentumMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
         """Temperature of the student."""
         teacher_temperature: float = ranged(0.07, above=0.0)
@@ -33,17 +33,11 @@ class DINO(Method):
         teacher_warmup_epochs: float = ranged(0.0, low=0.0)
         """Epochs over which the teacher's temperature rises. The paper uses 30 where training is unstable."""
         momentum: float = ranged(0.9995, low=0.0, high=1.0)
-        """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
-        last_momentum: float = ranged(1.0, low=0.0, high=1.0)
-        """Momentum of the teacher in the last step."""
         centre_momentum: float = ranged(0.9, low=0.0, high=1.0)
         """Momentum of the running mean that is subtracted from the teacher's outputs."""
         frozen_epochs: float = ranged(1.0, low=0.0)
         """Epochs for which the prototypes, the last layer, keep their initial values."""
         projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layers."""
-        projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that is compared with the prototypes."""
         num_prototypes: int = ranged(4096, low=2)
         """Number of prototypes."""
         global_views: int = ranged(2, low=2)
@@ -85,8 +79,7 @@ class DINO(Method):
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
         self.frozen.restore(self.prototypes.weight, self.epoch)
-        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        ema_update(self.teacher, nn.ModuleList([self.encoder, self.projector, self.prototypes]), momentum)
+        self.follow(self.teacher, self.encoder, self.projector, self.prototypes)
         self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - self.settings.centre_momentum)
 
     def _teacher_temperature(self) -> float | Tensor:

@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp
-from contune.methods.base import Method, Output, WithoutLabels, encode, ordered_pairs, unit_rows
-from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
+from contune.methods.base import MomentumMethod, Output, encode, ordered_pairs, unit_rows
+from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
 NUM_QUEUES = 2
 
 
-class MoCoV2(Method):
+class MoCoV2(MomentumMethod):
     """Each view's query finds the key of another view of its image among keys of earlier images, kept in a queue.
 
     The paper takes queries from one view and keys from the other. Here each view gives both, and the first two views
@@ -27,13 +27,10 @@ class MoCoV2(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(WithoutLabels):
+    class Settings(MomentumMethod.Settings):
         temperature: float = ranged(0.2, above=0.0)
         """Similarities are divided by it. Lower values give hard pairs more weight."""
         projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layer."""
-        projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that the loss sees."""
         queue_size: int = ranged(32768, low=1)
         """Keys in each of the two queues."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
@@ -42,7 +39,6 @@ class MoCoV2(Method):
         With 0.9 old keys differ from new ones whatever they show, and telling their age lowers the loss.
         """
         last_momentum: float = ranged(0.999, low=0.0, high=1.0)
-        """Momentum of the key networks in the last step."""
 
     settings: Settings
 
@@ -69,8 +65,7 @@ class MoCoV2(Method):
     def after_step(self, output: Output) -> None:
         for view, k_BD in enumerate(output.state["k_VBD"]):
             self._queue(view).push(k_BD)
-        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        ema_update(self.key_networks, nn.ModuleList([self.encoder, self.projector]), momentum)
+        self.follow(self.key_networks, self.encoder, self.projector)
 
     def _queue(self, view: int) -> Queue:
         queue = self.queues[view % NUM_QUEUES]

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp, mean_place
-from contune.methods.base import Method, Output, WithoutLabels, check_views, encode, unit_rows
-from contune.models.heads import Queue, cosine_momentum, ema_copy, ema_update, mlp
+from contune.methods.base import MomentumMethod, Output, check_views, encode, unit_rows
+from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
 
-class ReSSL(Method):
+class ReSSL(MomentumMethod):
     """The student gives strong views the similarities to earlier images that the teacher finds for a weak view.
 
     The last view is the weak one (`augment.per_view=simaugment; crop-flip`), the others are strong. The student does
@@ -24,21 +24,13 @@ class ReSSL(Method):
     """
 
     @dataclass(kw_only=True)
-    class Settings(WithoutLabels):
+    class Settings(MomentumMethod.Settings):
         temperature: float = ranged(0.1, above=0.0)
         """Temperature of the student."""
         teacher_temperature: float = ranged(0.04, above=0.0)
         """Temperature of the teacher. Below the student's, it sharpens the targets."""
-        projector_hidden: int = ranged(4096, low=1)
-        """Size of the projector's hidden layer."""
-        projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that the loss sees."""
         queue_size: int = ranged(65536, low=1)
         """Number of weak views of earlier images to compare with."""
-        momentum: float = ranged(0.99, low=0.0, high=1.0)
-        """Momentum of the teacher in the first step. It follows a cosine to last_momentum."""
-        last_momentum: float = ranged(1.0, low=0.0, high=1.0)
-        """Momentum of the teacher in the last step."""
 
     settings: Settings
 
@@ -70,8 +62,7 @@ class ReSSL(Method):
 
     def after_step(self, output: Output) -> None:
         self.queue.push(output.state["k_BD"])
-        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
-        ema_update(self.teacher, nn.ModuleList([self.encoder, self.projector]), momentum)
+        self.follow(self.teacher, self.encoder, self.projector)
 
 
 def relation_loss(
