@@ -191,7 +191,7 @@ def write_report(
         evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
         images_parts = [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
         if labels_M is not None and first is not None:
-            images_parts = [plots.confusions(evaluated), plots.per_class(evaluated, first), *images_parts]
+            images_parts.insert(0, plots.classes(evaluated, first))
     if first is not None:
         note = f"Accuracy on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
         if labels_M is not None:

@@ -3,6 +3,7 @@
 Shapes: M images of the evaluated split, N of them on the map, Q queries, K classes, D features.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, log
@@ -41,9 +42,7 @@ CURVES = {
 """Title and meaning of each metric, in the order of the page. Other metrics come before the learning rate."""
 PERCENT = ("top1", "theorem1_share")
 """How the names of metrics end that are shares."""
-HEAT_CLASSES = 10
-MOST_MISTAKES = 10
-BAR_CLASSES = 30
+BAR_CLASSES, MOST_MISTAKES = 30, 3
 MAP_POINTS = 2000
 NAMED_CLASSES = 20
 NUM_COLORS = 10
@@ -180,69 +179,35 @@ def number(value: float, _: float = 0) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def confusions(evaluated: Evaluated) -> str:
-    """A heat map of the most confused classes, and the most frequent mistakes with an image of each."""
-    labels_M, predicted_M, names = evaluated.images.labels, evaluated.predicted_M, evaluated.class_names
-    if labels_M is None or predicted_M is None:
-        why = "Confusions need a linear probe. <code>eval.linear=none</code> turned it off."
-        return section("confusions", "Confusions", "", missing(why))
-    predictor = escape(MEASURES[evaluated.predicted_by].title.lower())
-    counts_KK = (labels_M * len(names) + predicted_M).bincount(minlength=len(names) ** 2).view(len(names), -1)
-    wrong_KK = counts_KK - torch.diag(counts_KK.diag())
-    num_wrong, num_kinds = int(wrong_KK.sum()), int((wrong_KK > 0).sum())
-    if not num_wrong:
-        return section("confusions", "Confusions", "", missing(f"The {predictor} misclassified no image."))
-    touched_K = wrong_KK.sum(dim=0) + wrong_KK.sum(dim=1)
-    ranked = touched_K.argsort(descending=True, stable=True)[:HEAT_CLASSES].tolist()
-    shown = sorted(ranked[: int((touched_K > 0).sum())])  # in the order of the dataset
-    lead = f"The {predictor} misclassified {num_wrong:,} of {len(labels_M):,} images."
-    if len(shown) < len(names):
-        lead += f" Shown: the {len(shown)} most confused of {len(names):,} classes."
-    totals_K, heads, rows, longest = counts_KK.sum(dim=1), ["<small>true, predicted</small>"], [], 0
-    for k in shown:
-        heads.append(f'<span title="{escape(names[k])}">{escape(names[k])}</span>')
-        longest, cells = max(longest, len(names[k])), [heads[-1]]
-        for j in shown:
-            count = int(counts_KK[k, j])
-            kind = "right" if k == j else "wrong" if count else "none"
-            # The square root makes rare mistakes visible; 65 % keeps the digits readable.
-            heat = 65 * (count / max(1, int(totals_K[k]))) ** 0.5
-            cells.append(f'<span class="{kind}" style="--heat:{heat:.0f}%">{count or "·"}</span>')
-        rows.append(cells)
-    heat_map = f'<div class="scroll">{table("heat upright" if longest > 3 else "heat", heads, rows)}</div>'
-    items = []
-    for place in wrong_KK.flatten().argsort(descending=True, stable=True)[: min(MOST_MISTAKES, num_kinds)].tolist():
-        k, j = divmod(place, len(names))
-        index = int(((labels_M == k) & (predicted_M == j)).nonzero()[0])
-        picture = thumbnail(evaluated.images, index, evaluated.channels, escape(evaluated.images.names[index]))
-        words = f"<b>{escape(names[k])}</b> → <b>{escape(names[j])}</b>: {wrong_KK[k, j]:,} of {totals_K[k]:,}"
-        items.append(f"<li>{picture}<span>{words}</span></li>")
-    mistakes = f'<div><h3>Most frequent</h3><ol class="mistakes">\n{chr(10).join(items)}\n</ol></div>'
-    return section("confusions", "Confusions", lead, f'<div class="confusions">{heat_map}\n{mistakes}</div>')
-
-
-def per_class(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
-    """Accuracy by class as bars; of many classes the worst."""
-    assert evaluated.images.labels is not None
+def classes(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
+    """Accuracy by class, the worst first, and what misclassified images were taken for, with an example."""
+    images, names, predicted_M = evaluated.images, evaluated.class_names, evaluated.predicted_M
+    assert images.labels is not None
     accuracy: dict[str, float] = measure["per_class"]
-    counts = evaluated.images.labels.bincount(minlength=len(evaluated.class_names)).tolist()
-    num_images = dict(zip(evaluated.class_names, counts, strict=True))
-    lead = f"{MEASURES[measure['name']].title} (<code>{escape(measure['name'])}</code>)"
-    shown = list(accuracy)
-    if len(shown) > BAR_CLASSES:
-        shown = sorted(accuracy, key=accuracy.__getitem__)[:BAR_CLASSES]
-        lead += f": the worst {BAR_CLASSES} of {len(accuracy)} classes"
-    rows = [
-        (
+    lead = f"{MEASURES[measure['name']].title} (<code>{escape(measure['name'])}</code>), "
+    lead += f"the worst {BAR_CLASSES} of {len(accuracy)}." if len(accuracy) > BAR_CLASSES else "the worst first."
+    if predicted_M is None:
+        lead += " Mistakes need a linear probe; <code>eval.linear=none</code> turned it off."
+    else:
+        predictor, num_wrong = MEASURES[evaluated.predicted_by].title.lower(), int(evaluated.wrong().sum())
+        lead += f" The {predictor} misclassified {num_wrong:,} of {len(images):,} images."
+    rows = []
+    for name in sorted(accuracy, key=accuracy.__getitem__)[:BAR_CLASSES]:
+        own_M, mistakes = images.labels == names.index(name), ""
+        wrong = (own_M & evaluated.wrong()).nonzero()[:, 0].tolist()
+        if predicted_M is not None and wrong:
+            taken_for = Counter(predicted_M[wrong].tolist()).most_common(MOST_MISTAKES)
+            example = next(index for index in wrong if predicted_M[index] == taken_for[0][0])
+            mistakes = thumbnail(images, example, evaluated.channels, escape(images.names[example]))
+            mistakes += ", ".join(f"{escape(names[k])} ({count:,})" for k, count in taken_for)
+        rows.append((
             f'<span title="{escape(name)}">{escape(name)}</span>',
             f'<div class="bar" style="--share:{accuracy[name]:.1f}%"></div>',
             f"{accuracy[name]:.1f}",
-            f"{num_images.get(name, 0):,}",
-        )
-        for name in shown
-    ]
-    shown_rows = table("bars", ("Class", "", "%", "images"), rows)
-    return section("classes", "Accuracy by class", f"{lead}.", shown_rows)
+            f"{int(own_M.sum()):,}",
+            mistakes,
+        ))  # fmt: skip
+    return section("classes", "Classes", lead, table("bars", ("Class", "", "%", "images", "taken for"), rows))
 
 
 def embedding_map(evaluated: Evaluated) -> str:
