@@ -7,6 +7,7 @@ import pytest
 from made_up import made_up_outcome
 
 from contune.experiments import find_experiment, verdicts
+from contune.experiments.plan import read_results
 from contune.experiments.verdicts import NOT, OPEN, PARTLY, REPRODUCED, TESTS, Claim, find_all, read_claims
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -56,7 +57,7 @@ def test_several_settings_have_to_agree() -> None:
     four = claim(rows=(*PAIR, "TCL, CIFAR-10", "SupCon, CIFAR-10"))
     assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == REPRODUCED  # +1.05 ± 0.64 over the settings
     assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == OPEN
-    assert decided(claim(rows=four.rows, test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
+    assert decided(claim(rows=tuple(four.rows), test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
 
 
 def test_accuracies_and_equality_have_margins() -> None:
@@ -77,7 +78,7 @@ def test_gradients_are_compared_on_the_same_batches() -> None:
 
 
 def test_a_verdict_counts_every_run_and_names_its_files() -> None:
-    findings = find_all(CLAIMS, verdicts.plan.read_results(RESULTS))
+    findings = find_all(CLAIMS, read_results(RESULTS))
     (finding,) = [each for each in findings if each.claim.text == "TCL beats SupCon with a ResNet-18."]
     assert [len(paths) for paths in finding.files.values()] >= [15, 7]
     assert "full probe" in finding.number

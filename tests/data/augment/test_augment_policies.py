@@ -253,7 +253,7 @@ def test_crops_have_the_boxes_of_the_policy_and_survive_pickling() -> None:
             drawn = {name: value[9 * view : 9 * view + 9] for name, value in params.items()}
             boxes = torch.cat(crop_boxes(drawn, height, width, kind.crop_ratio), dim=1).tolist()
             pieces = [crops.pieces(sample, height, width)[view] for sample in range(9)]
-            assert [[*piece] for piece in pieces] == [[*box, "bicubic"] for box in boxes]
+            assert [[*piece] for piece in pieces] == [[*box, "bicubic", False] for box in boxes]
 
 
 def test_views_of_crops_are_the_views_of_whole_images() -> None:
