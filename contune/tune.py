@@ -12,10 +12,10 @@ import json
 import platform
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from math import sqrt
+from math import inf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,13 +34,12 @@ from contune.run import RunFolder
 from contune.train.log import CHECKPOINT, PREVIOUS
 from contune.train.many import MOST_ON_A_GPU, Job, run_many
 from contune.train.session import train
-from contune.train.setup import broken_image_hint, open_dataset
+from contune.train.setup import open_dataset
 
 if TYPE_CHECKING:
     import optuna
 
 WAYS = ("search", "paper", "advise")
-NUM_TRIALS = 16
 SETTINGS, SUMMARY = "settings.json", "tune.json"
 """Files in the folder of a tuning; its trials are run folders in trials/."""
 COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
@@ -55,10 +54,6 @@ class Values(NamedTuple):
     r: float | None = None
     """Of automatic ones."""
 
-    @classmethod
-    def auto(cls, r: float) -> "Values":
-        return cls("auto", "auto", r)
-
     @property
     def overrides(self) -> list[str]:
         return [f"method.{name}={_plain(value)}" for name, value in self._asdict().items() if value is not None]
@@ -67,15 +62,15 @@ class Values(NamedTuple):
         return ", ".join(f"{name} {_plain(value)}" for name, value in self._asdict().items() if value is not None)
 
 
-OWN, AUTO, PAPER, SUPCON = "the recipe's own", "automatic", "the paper's default", "SupCon"
-AUTO_VALUES, SUPCON_VALUES = Values.auto(TCL.Settings().r), Values(0.0, 1.0)
-PAPER_DEFAULTS = {True: Values(5000.0, 1.0), False: Values(1.0, 1.5)}
-"""With labels (section 4.4) and without (appendix B.3)."""
-
-
 def _plain(value: float | str) -> str:
     """The shortest text that reads back as the same number."""
     return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
+OWN, AUTO, PAPER, SUPCON = "the recipe's own", "automatic", "the paper's default", "SupCon"
+AUTO_VALUES, SUPCON_VALUES = Values("auto", "auto", TCL.Settings().r), Values(0.0, 1.0)
+PAPER_DEFAULTS = {True: Values(5000.0, 1.0), False: Values(1.0, 1.5)}
+"""With labels (section 4.4) and without (appendix B.3)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +83,9 @@ class Trial:
     linear_top1: float | None = None
     """Top-1 % of the fast linear probe on the validation split; None if the run did not finish."""
     knn_top1: float | None = None
-    num_images: int | None = None
+    num_images: int = 1
     """Of the validation split."""
     error: str = ""
-
-    @property
-    def remark(self) -> str:
-        return ", ".join(filter(None, (self.why, self.error and f"failed: {self.error}")))
 
 
 def rank(trial: Trial) -> tuple[float, ...]:
@@ -119,11 +110,10 @@ def best(trials: Iterable[Trial]) -> Trial | None:
     """
     candidates = [t for t in trials if t.linear_top1 is not None and (t.values.k1 != 0 or OWN in t.why)]
     top = max(candidates, key=rank, default=None)
-    if top is None:
+    if top is None or top.linear_top1 is None:
         return None
-    share = min(100.0, top.linear_top1 or 0.0) / 100
-    noise = 100 * sqrt(share * (1 - share) / (top.num_images or 1)) if top.num_images else 0.0
-    return min((t for t in candidates if (t.linear_top1 or 0.0) >= 100 * share - noise), key=simplicity)
+    noise = sqrt(top.linear_top1 * max(0.0, 100 - top.linear_top1) / top.num_images)
+    return min((t for t in candidates if rank(t)[0] >= top.linear_top1 - noise), key=simplicity)
 
 
 # Short runs: the recipe in fewer epochs, evaluated on a validation split.
@@ -162,10 +152,9 @@ class Runner:
     """Of a short run."""
     folder: Path
     parallel: int
-    own: Values
-    paper: Values
-    """The recipe's values and the paper's default."""
-    until: float = float("inf")
+    known: Mapping[str, Values]
+    """Values with a name: the recipe's own, automatic, the paper's default, SupCon, advised."""
+    until: float = inf
     """The time.monotonic() after which no trial is started."""
 
     @property
@@ -175,31 +164,27 @@ class Runner:
     @property
     def defaults(self) -> list[Values]:
         """What is always tried."""
-        return list(dict.fromkeys([self.own, AUTO_VALUES, self.paper]))
+        return list(dict.fromkeys(self.known[name] for name in (OWN, AUTO, PAPER)))
 
     def why(self, values: Values) -> str:
-        names = {OWN: self.own, AUTO: AUTO_VALUES, PAPER: self.paper, SUPCON: SUPCON_VALUES}
-        return " and ".join(name for name, known in names.items() if known == values)
-
-    def run_folder(self, values: Values) -> Path:
-        return self.folder / "trials" / str(values).replace(",", "").replace(" ", "-")
+        return " and ".join(name for name, known in self.known.items() if known == values)
 
     def run(self, batch: Sequence[Values]) -> list[Trial]:
         """A trial for each of these values. If nothing could be run here yet, the first error is raised."""
-        unique = list(dict.fromkeys(batch))
-        jobs = [Job(deepcopy(self.config).override(v.overrides), self.run_folder(v), str(v), short_run) for v in unique]
-        trials = {}
-        for values, result in zip(unique, run_many(jobs, self.parallel), strict=True):
+        jobs, trials = {}, {}
+        for values in batch:
+            folder = self.folder / "trials" / str(values).replace(",", "").replace(" ", "-")
+            jobs[values] = Job(deepcopy(self.config).override(values.overrides), folder, str(values), short_run)
+        for values, result in zip(jobs, run_many(list(jobs.values()), self.parallel), strict=True):
             trial = trials[values] = Trial(
                 values=values,
                 why=self.why(values),
                 linear_top1=result.get("linear_top1"),
                 knn_top1=result.get("knn_top1"),
-                num_images=result["measures"][0]["num_images"] if result.get("measures") else None,
+                num_images=result["measures"][0]["num_images"] if result.get("measures") else 1,
                 error=result.get("error", ""),
             )
-            numbers = "" if trial.linear_top1 is None else f"{trial.linear_top1:.2f} %, kNN {trial.knn_top1:.2f} %"
-            say(f"{values}: {'; '.join(filter(None, (numbers, trial.remark)))}")
+            say(f"{values}: {trial.error or f'{trial.linear_top1:.2f} %, kNN {trial.knn_top1:.2f} %'}")
         if all(trial.error for trial in trials.values()) and not any(self.folder.glob("trials/*/result.json")):
             raise UserError(trials[batch[0]].error)
         return [trials[values] for values in batch]
@@ -244,35 +229,23 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
 # --how advise
 
 
-def advised(runner: Runner, labels_N: Tensor | None) -> tuple[list[Trial], Values]:
-    """The constant k1 of doctor's rule next to the defaults and SupCon: all trials, and the advice."""
+def advised(runner: Runner, labels_N: Tensor | None) -> list[Trial]:
+    """The constant k1 of doctor's rule next to the defaults and SupCon."""
     plain = deepcopy(runner.config).override(SUPCON_VALUES.overrides)
     advice = Values(float(f"{k1_at(GOOD_R, plain, labels_N):.2g}"), 1.0)
-    trials = runner.run([*dict.fromkeys([SUPCON_VALUES, advice, *runner.defaults])])
-    return [replace(t, why=f"advised, {t.why}".strip(", ")) if t.values == advice else t for t in trials], advice
+    runner = replace(runner, known={"advised": advice, **runner.known})
+    return runner.run(list(dict.fromkeys([SUPCON_VALUES, advice, *runner.defaults])))
 
 
 # --how search
 
+Ranges = Mapping[str, tuple[float, ...]]
+"""The lowest and highest value of each parameter of a search: of k1 and k2, or of r."""
+SEARCHED: Ranges = {"k1": (1.0, 20_000.0), "k2": (1.0, 3.0)}
+"""k1 and r on a logarithmic scale."""
 RANDOM_TRIALS = 6
 """Optuna's TPE proposes this many at random before it learns from results."""
 STREAM = 11
-
-
-class Ranges(NamedTuple):
-    """What is searched; k1 and r on a logarithmic scale."""
-
-    k1: tuple[float, ...] = (1.0, 20_000.0)
-    k2: tuple[float, ...] = (1.0, 3.0)
-    r: tuple[float, ...] = ()
-    """If there is one: r is searched instead of k1 and k2."""
-
-    def parameters(self, values: Values) -> dict[str, Any]:
-        """What Optuna learns from; nothing if a value lies outside the ranges."""
-        searched = {"r": self.r} if self.r else {"k1": self.k1, "k2": self.k2}
-        found = {name: getattr(values, name) for name in searched}
-        fits = (isinstance(found[name], float) and low <= found[name] <= high for name, (low, high) in searched.items())
-        return found if all(fits) and (values.r is not None) == bool(self.r) else {}
 
 
 def open_study(url: str, name: str) -> "optuna.Study":
@@ -281,13 +254,10 @@ def open_study(url: str, name: str) -> "optuna.Study":
         import optuna
     except ImportError:
         raise UserError("--how search needs Optuna: `pip install contune[tune]`; or use --how paper") from None
-    from sqlalchemy.exc import SQLAlchemyError
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    wrong = (SQLAlchemyError, optuna.exceptions.OptunaError, ImportError, ValueError, RuntimeError, OSError)
     try:
         return optuna.create_study(storage=url, study_name=name, direction="maximize", load_if_exists=True)
-    except wrong as error:
+    except Exception as error:  # SQLAlchemy and the drivers of databases raise nearly anything
         reason = str(error.__cause__ or error).splitlines()[0]
         raise UserError(f"cannot open the study at {url}: {reason}; use a URL such as sqlite:///s.db") from None
 
@@ -306,7 +276,7 @@ def search(study: "optuna.Study", runner: Runner, ranges: Ranges, num_trials: in
     owner = f"{platform.node()}:{runner.folder.resolve()}"
     for values in runner.defaults:  # also those outside of the ranges, from which TPE does not learn
         if all(known.user_attrs.get("values") != list(values) for known in trials_in()):
-            study.enqueue_trial(ranges.parameters(values), user_attrs={"values": list(values)})
+            study.enqueue_trial(_parameters(values, ranges), user_attrs={"values": list(values)})
     failures = 0
     while True:
         begun = [t for t in trials_in(TrialState.RUNNING) if t.user_attrs.get("owner") == owner]
@@ -330,6 +300,13 @@ def search(study: "optuna.Study", runner: Runner, ranges: Ranges, num_trials: in
     return [Trial(values=Values(*noted["values"]), **noted["trial"]) for noted in ended]
 
 
+def _parameters(values: Values, ranges: Ranges) -> dict[str, Any]:
+    """What Optuna learns from; nothing if a value lies outside the ranges."""
+    found = {name: getattr(values, name) for name in ranges}
+    fits = (isinstance(found[name], float) and low <= found[name] <= high for name, (low, high) in ranges.items())
+    return found if all(fits) else {}
+
+
 def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple[optuna.Trial, Values]":
     import optuna
 
@@ -338,15 +315,15 @@ def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple
     study.sampler = optuna.samplers.TPESampler(
         seed=mixed_seed(seed, STREAM, trial.number) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
     )
-    fixed: list[Any] | None = trial.user_attrs.get("values")
-    values = Values(*fixed) if fixed is not None else SUPCON_VALUES
-    # Rounded to what a person can read and type.
-    if (fixed is None or ranges.parameters(values)) and ranges.r:
-        r = trial.suggest_float("r", *ranges.r, log=True)
-        values = Values.auto(float(f"{r:.2g}")) if fixed is None else values
-    elif fixed is None or ranges.parameters(values):
-        k1, k2 = trial.suggest_float("k1", *ranges.k1, log=True), trial.suggest_float("k2", *ranges.k2)
-        values = Values(float(f"{k1:.3g}"), round(k2, 2)) if fixed is None else values
+    default: list[Any] | None = trial.user_attrs.get("values")
+    values = SUPCON_VALUES if default is None else Values(*default)
+    if default is None or _parameters(values, ranges):
+        found = {name: trial.suggest_float(name, *ends, log=name != "k2") for name, ends in ranges.items()}
+    if default is None:  # rounded to what a person can read and type
+        if "r" in ranges:
+            values = AUTO_VALUES._replace(r=float(f"{found['r']:.2g}"))
+        else:
+            values = Values(float(f"{found['k1']:.3g}"), round(found["k2"], 2))
     trial.set_user_attr("values", list(values))
     trial.set_user_attr("owner", owner)
     return trial, values
@@ -358,10 +335,6 @@ class Tuned:
 
     trials: list[Trial]
     choice: Trial
-    own: Trial | None
-    """The recipe's own values; None if their run failed."""
-    paper: Trial | None
-    advice: Values | None
     command: str
     """Trains with the choice."""
     epochs: int
@@ -373,33 +346,24 @@ class Tuned:
             mark = "→" if trial.values == self.choice.values else ""
             numbers = ["" if number is None else f"{number:.2f}" for number in (trial.linear_top1, trial.knn_top1)]
             values = ["" if value is None else _plain(value) for value in trial.values]
-            rows.append((mark, *values, *numbers, trial.remark))
+            rows.append((mark, *values, *numbers, ": ".join(filter(None, (trial.why, trial.error)))))
         return rows
 
     def lines(self) -> list[str]:
-        """The choice beside the defaults, and how far apart two numbers have to be to mean something."""
-        choice, own = self.choice, self.own
-        num_images = choice.num_images or 1
-        low, high = wilson_interval(choice.linear_top1 or 0.0, num_images)
-        lines = []
-        if self.advice is not None:
-            lines.append(
-                f"advised  {self.advice}: of all constants that doctor's rule allows, the one that did best elsewhere"
-            )
-        lines.append(f"chosen   {choice.values}: {choice.linear_top1:.2f} %")
-        for name, trial in (("the recipe's own values", own), ("the paper's default", self.paper)):
-            if trial is not None and trial.values != choice.values:
-                top1 = "failed" if trial.linear_top1 is None else f"{trial.linear_top1:.2f} %"
-                lines[-1] += f"; {name} {top1}"
-        images, epochs = plural(num_images, "validation image"), plural(self.epochs, "epoch")
-        lines.append(f"         on {images} after {epochs}; 95 % interval {low:.1f} to {high:.1f} %")
-        if (top := max(self.trials, key=rank)).values != choice.values and top.values != SUPCON_VALUES:
+        """The choice, and how far apart two numbers have to be to mean something."""
+        choice, top = self.choice, max(self.trials, key=rank)
+        low, high = wilson_interval(choice.linear_top1 or 0.0, choice.num_images)
+        images, epochs = plural(choice.num_images, "validation image"), plural(self.epochs, "epoch")
+        lines = [
+            f"chosen   {choice.values}: {choice.linear_top1:.2f} % of {images} after {epochs}",
+            f"         95 % interval {low:.1f} to {high:.1f} %",
+        ]
+        if top.values not in (choice.values, SUPCON_VALUES):
             reached = f"{top.values} reached {top.linear_top1:.2f} %"
             lines.append(f"         {reached}, within one standard error: the simpler values are chosen")
         return [*lines, f"train    {self.command}"]
 
 
-@broken_image_hint()
 def tune(
     recipe: str,
     overrides: Sequence[str],
@@ -408,10 +372,10 @@ def tune(
     *,
     how: str,
     epochs: int | None = None,
-    num_trials: int = NUM_TRIALS,
+    num_trials: int = 16,
     parallel: int | None = None,
-    minutes: float | None = None,
-    ranges: Ranges = Ranges(),  # noqa: B008  # a tuple
+    minutes: float = inf,
+    ranges: Ranges = SEARCHED,
     storage: str | None = None,
 ) -> Tuned:
     """Tunes `config`, which is the recipe with these overrides, and writes tune.json into the folder.
@@ -420,11 +384,8 @@ def tune(
     """
     if how not in WAYS:
         raise unknown("way to tune", how, WAYS)
-    for name, value in {"epochs": epochs, "trials": num_trials, "parallel": parallel, "minutes": minutes}.items():
-        if value is not None and not value > 0:
-            raise UserError(f"--{name} must be above 0, got {value:g}")
-    for name, ends in ranges._asdict().items():
-        if ends and not (len(ends) == 2 and 0 < ends[0] < ends[1] < float("inf")):
+    for name, ends in ranges.items():
+        if not (len(ends) == 2 and 0 < ends[0] < ends[1] < inf):
             raise UserError(f"--{name} is not a range; give two numbers above 0, such as 100,5000")
     settings: Any = config.method.settings
     if not isinstance(settings, TCL.Settings):
@@ -433,7 +394,6 @@ def tune(
     if num_epochs == 0:
         raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; add --epochs 10")
     short = short_config(config, num_epochs)
-    study, name = None, f"{short.data.name}-{short.fingerprint()}"
     _check_folder(folder, how, short)
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
@@ -443,44 +403,34 @@ def tune(
             f"{plural(len(dataset.val), 'validation image')} cannot decide between settings, {NUM_VALIDATION} can; "
             "raise data.val_fraction, or use method.k1=auto method.k2=auto without tuning"
         )
-    if how == "search" and storage is not None:
-        study = open_study(storage, name)
-    make_parent(folder / SETTINGS)
-    content = {"how": how, "epochs": epochs, "config": config.to_dict()}
-    write_atomic(folder / SETTINGS, json.dumps(content, indent=2) + "\n")
     if parallel is None:  # short runs are small: a thread for each does more than all threads for one
         on_gpu = choose_device(config.run.device).type == "cuda"
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
-    until = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
-    paper = PAPER_DEFAULTS[settings.supervised]
-    is_auto = "auto" in (settings.k1, settings.k2)
-    own = Values(settings.k1, settings.k2, settings.r if is_auto else None)
-    runner = Runner(config=short, folder=folder, parallel=parallel, own=own, paper=paper, until=until)
-    advice = None
+    own = Values(settings.k1, settings.k2, settings.r if "auto" in (settings.k1, settings.k2) else None)
+    known = {OWN: own, AUTO: AUTO_VALUES, PAPER: PAPER_DEFAULTS[settings.supervised], SUPCON: SUPCON_VALUES}
+    until = time.monotonic() + 60 * minutes
+    runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
+    make_parent(folder / SETTINGS)
+    write_atomic(folder / SETTINGS, json.dumps({"how": how, "config": short.to_dict()}, indent=2) + "\n")
     if how == "paper":
         trials = paper_procedure(runner, supervised=settings.supervised)
     elif how == "advise":
-        trials, advice = advised(runner, dataset.train.labels)
+        trials = advised(runner, dataset.train.labels)
     else:
-        study = study or open_study(f"sqlite:///{(folder / 'study.db').resolve()}", name)
+        url = storage or f"sqlite:///{(folder / 'study.db').resolve()}"
+        study = open_study(url, f"{short.data.name}-{short.fingerprint()}")
         trials = search(study, runner, ranges, num_trials, short.run.seed)
     choice = best(trials)
     if choice is None:
         errors = [trial.error for trial in trials if trial.error]
         raise UserError(errors[0] if errors else "no trial finished in this time; use more --minutes")
-    by_values = {trial.values: trial for trial in trials}
     kept = [text for text in overrides if text.partition("=")[0].strip() not in ("method.k1", "method.k2", "method.r")]
-    tuned = Tuned(
-        trials=trials,
-        choice=choice,
-        own=by_values.get(own),
-        paper=by_values.get(paper),
-        advice=advice,
-        command=shlex.join(["contune", "train", recipe, *kept, *choice.values.overrides]),
-        epochs=num_epochs,
-    )
-    _write(folder, tuned, {"how": how, "recipe": recipe, "overrides": list(overrides), "epochs": num_epochs})
-    return tuned
+    command = shlex.join(["contune", "train", recipe, *kept, *choice.values.overrides])
+    about = {"how": how, "recipe": recipe, "overrides": list(overrides), "epochs": num_epochs, "split": "val"}
+    flat = [trial.values._asdict() | {k: v for k, v in asdict(trial).items() if k != "values"} for trial in trials]
+    content = {**about, **flat[trials.index(choice)], "command": command, "trials": flat}
+    write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
+    return Tuned(trials=trials, choice=choice, command=command, epochs=num_epochs)
 
 
 def _check_folder(folder: Path, how: str, short: Config) -> None:
@@ -489,27 +439,7 @@ def _check_folder(folder: Path, how: str, short: Config) -> None:
         check_new_folder(folder, "trials")
         return
     content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    whole = Config.from_dict(content["config"])
-    before = short_config(whole, content["epochs"] or default_epochs(whole.optim.epochs))
-    different = [*before.differences(short), *([f"--how ({content['how']})"] if content["how"] != how else [])]
-    if different:
-        raise UserError(f"{folder} holds trials with another {', '.join(different)}; use another --out")
-
-
-def _write(folder: Path, tuned: Tuned, about: dict[str, Any]) -> None:
-    def flat(trial: Trial) -> dict[str, Any]:
-        return trial.values._asdict() | {key: value for key, value in asdict(trial).items() if key != "values"}
-
-    choice = tuned.choice
-    content = {
-        **about,
-        "split": "val",
-        "num_images": choice.num_images,
-        **choice.values._asdict(),
-        "linear_top1": choice.linear_top1,
-        "knn_top1": choice.knn_top1,
-        "command": tuned.command,
-        "advice": None if tuned.advice is None else tuned.advice._asdict(),
-        "trials": [flat(trial) for trial in tuned.trials],
-    }
-    write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
+    different = Config.from_dict(content["config"]).differences(short)
+    if different or content["how"] != how:
+        words = ", ".join(different) or f"--how ({content['how']})"
+        raise UserError(f"{folder} holds trials with another {words}; use another --out")

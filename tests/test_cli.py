@@ -235,7 +235,9 @@ def test_a_wrong_command_is_a_sentence_and_writes_nothing(command: str, word: st
     assert listing(elsewhere) == set()
 
 
-@pytest.mark.parametrize("command", ["train --otu x", "evaluate", "eval", "recipes --digits", "export run"])
+@pytest.mark.parametrize(
+    "command", ["train --otu x", "evaluate", "eval", "recipes --digits", "export run", "tune --trials 0"]
+)
 def test_wrong_usage_is_code_2_too(command: str, elsewhere: Path) -> None:
     outcome = contune(*command.split())
     assert outcome.code == 2

@@ -1,5 +1,6 @@
 """`contune check`, `doctor`, `analyze`, `report`, `tune` and `experiment`: understand and reproduce."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -147,12 +148,16 @@ def tune(
             show_default="search; paper if Optuna is not installed",
         ),
     ] = "",
-    trials: Annotated[int | None, typer.Option(help="Total number of trials of a search.", show_default="16")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(help="Number of trials at a time.", show_default="one per core, up to 4")
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Total number of trials of a search.", show_default="16")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Start no trial after this many minutes.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")
+    ] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
+    ] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this many minutes.")] = inf,
     k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
     r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
@@ -170,7 +175,7 @@ def tune(
     """
     from importlib.util import find_spec
 
-    from contune.tune import COLUMNS, NUM_TRIALS, SUMMARY, Ranges
+    from contune.tune import COLUMNS, SEARCHED, SUMMARY
     from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
@@ -183,8 +188,8 @@ def tune(
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
-    given = {"k1": k1, "k2": k2, "r": r}
-    ranges = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in given.items() if text}
+    ends = {"r": r} if r else {"k1": k1, "k2": k2}
+    asked = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in ends.items() if text}
     tuned = run_tuning(
         recipe,
         overrides,
@@ -192,10 +197,10 @@ def tune(
         folder,
         how=way,
         epochs=epochs,
-        num_trials=NUM_TRIALS if trials is None else trials,
+        num_trials=trials or 16,
         parallel=parallel,
         minutes=minutes,
-        ranges=Ranges(**ranges),
+        ranges=asked if r else {**SEARCHED, **asked},
         storage=storage,
     )
     say()
