@@ -53,7 +53,7 @@ from contune.run import RunFolder
 from contune.train.engine import CapturedStep, Engine, can_capture
 from contune.train.log import MetricsLog
 from contune.train.optim import build_optimizer
-from contune.train.setup import Setup, build_method, setup_for
+from contune.train.setup import Setup, build_method, open_setup
 from contune.train.trainer import Trainer
 
 NUM_IMAGES, NUM_CLASSES, IMAGE_SIZE = 8192, 100, 32
@@ -75,7 +75,7 @@ def synthetic_trainer(
         mean=MEAN, std=STD,
     )  # fmt: skip
     torch.manual_seed(0)
-    setup = setup_for(config, dataset)
+    setup = open_setup(config, dataset=dataset)
     loader = ResidentLoader(images_NCHW.to(setup.device), labels_N)
     trainer = Trainer(setup, build_method(setup), loader, RunFolder("unused"))
     trainer.method.train()
@@ -191,7 +191,7 @@ def contestants(
         metrics = trainer.take_step(*next(turns))
         trainer.watch.add(trainer.step, metrics)
         if trainer.step % trainer.log_every == 0:
-            trainer.watch.ask(trainer.step, 0.0, trainer.lr)
+            trainer.watch.ask(trainer.step, 0.0, trainer.lr, *trainer.measured)
 
     field.append(Contestant(name=f"training, {engines[-1]}, logged", call=logged))
     setup, captures = trainer.setup, can_capture(device)

@@ -19,7 +19,7 @@ from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE
 from contune.train import setup as training
 from contune.train.log import versions
-from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
+from contune.train.setup import Setup, build_method, open_setup
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 FAR_LR = 6.0
@@ -46,15 +46,14 @@ CPU_TRIAL_BYTES = 2**27
 def examine(config: Config) -> Iterator[Finding]:
     """Findings in the order of a run: ✓ for a check that passed. An error that would stop the run is the last one."""
     try:
-        with broken_image_hint():
-            yield from about_machine(config.run.device)
-            setup = open_setup(config)
-            yield from about_data(setup)
-            yield from about_batch(setup)
-            yield from about_positives(config, setup.dataset.train.labels)
-            yield from about_k1(setup)
-            setup.augmenter(training.view_policies(config.augment))  # raises if a policy is wrong
-            yield from about_network(setup, build_method(setup))
+        yield from about_machine(config.run.device)
+        setup = open_setup(config)
+        yield from about_data(setup)
+        yield from about_batch(setup)
+        yield from about_positives(config, setup.dataset.train.labels)
+        yield from about_k1(setup)
+        setup.augmenter()  # raises if a policy is wrong
+        yield from about_network(setup, build_method(setup))
     except UserError as error:
         yield wrong(str(error))
 

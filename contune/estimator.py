@@ -32,7 +32,7 @@ from contune.models.saved import ENCODER_FILE
 from contune.recipes import for_method
 from contune.run import RunFolder
 from contune.train.log import read_metrics
-from contune.train.setup import build_method, setup_for
+from contune.train.setup import build_method, open_setup
 from contune.train.trainer import Trainer
 
 DEFAULT_SIZE = 128  # side in pixels for pictures and files, whose own sizes differ
@@ -96,7 +96,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 class_names=() if classes is None else tuple(map(str, classes)),
                 channels=own.channels, mean=own.mean, std=own.std, bits=own.bits,
             )  # fmt: skip
-            setup = setup_for(config, dataset)
+            setup = open_setup(config, dataset=dataset)
             method = build_method(setup)
             Trainer(setup, method, setup.loader(images, "images"), RunFolder(folder)).fit()
             self.history_ = read_metrics(Path(folder))

@@ -8,7 +8,6 @@ from contune.data.augment import build_policy
 from contune.data.augment.simaugment import SimAugment
 from contune.models.encoders import check_encoder_name
 from contune.recipes import RECIPES, summary
-from contune.train.setup import view_policies
 
 SUPERVISED = {
     # data: (encoder, batch counted in views, lr of SupCon, lr of TCL, k1, augmentation)
@@ -57,7 +56,7 @@ def test_every_recipe_is_complete() -> None:
         assert config == recipe(), name
         assert config is not recipe(), "a recipe returns a new config each time"
         assert config.data.name in {*DATASETS, "images"}
-        for text in view_policies(config.augment):
+        for text in config.augment.per_view or (config.augment.policy,):
             build_policy(text, image_size=config.data.image_size or 32, channels=1 if name.startswith("fm") else 3)
         check_encoder_name(config.model.encoder)
         assert summary(recipe).endswith(".")
@@ -124,7 +123,8 @@ def test_the_views_of_self_supervised_runs(method: str) -> None:
 
 
 def built_views(config: Config) -> list[SimAugment]:
-    policies = [build_policy(text, image_size=32, channels=3) for text in view_policies(config.augment)]
+    texts = config.augment.per_view or (config.augment.policy,) * config.augment.views
+    policies = [build_policy(text, image_size=32, channels=3) for text in texts]
     return [policy for policy in policies if isinstance(policy, SimAugment)]
 
 

@@ -42,7 +42,6 @@ def train(
         _, _, config, name = parse_choice(arguments)
         from contune.report import train_and_report
         from contune.run import RunFolder
-        from contune.train.session import stages_in_words
 
         folder = RunFolder(out or Path("runs") / name)
         result = train_and_report(config, folder)
@@ -50,8 +49,10 @@ def train(
             return  # not the main process
         say()
         _show_measures(result)
-        if "stages" in result:
-            say(f"\ntook     {stages_in_words(result['stages'], result.get('resumed_at'))}")
+        stages = result["stages"]
+        since = f" since step {result['resumed_at']:,}" if "resumed_at" in result else ""
+        each = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in stages.items())
+        say(f"\ntook     {sum(stages.values()):.0f} s{since}: {each}")
         say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
         if folder.report_file.exists():
             say(f"report   {folder.report_file}")

@@ -56,10 +56,13 @@ Encoded = str | bytes | ByteRange
 """A picture file: its path, its bytes, or where its bytes are."""
 
 
+FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
+
+
 class BrokenImageError(UserError):
     """An image that cannot be decoded. `reason` fits into a list of many."""
 
-    def __init__(self, name: str, reason: str, fix: str = "remove it or save it again") -> None:
+    def __init__(self, name: str, reason: str, fix: str = FIX) -> None:
         super().__init__(name, reason, fix)
         self.name, self.reason, self.fix = name, reason, fix
 

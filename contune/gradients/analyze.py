@@ -26,7 +26,7 @@ from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
 from contune.train import setup as training
 from contune.train.log import CHECKPOINT, load_checkpoint
-from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
+from contune.train.setup import Setup, build_method, open_setup
 from contune.train.trainer import AUGMENT_STREAM
 
 K1_VALUES = (0.0, 1.0, 10.0, 100.0, 1000.0, 2000.0, 5000.0, 10000.0, 50000.0)
@@ -36,7 +36,6 @@ NUM_BINS, FEWEST_PAIRS = 100, 20
 """Equal parts of the similarities from -1 to 1; those with fewer pairs are left out."""
 
 
-@broken_image_hint()
 def analyze_run(
     folder: RunFolder,
     overrides: list[str],
@@ -86,7 +85,7 @@ def analyze_run(
         "encoder": setup.spec.encoder,
         "step": int(state["step"]),
         "seed": config.run.seed,
-        "embeddings_per_batch": config.optim.batch_images * len(training.view_policies(config.augment)),
+        "embeddings_per_batch": config.optim.batch_images * config.augment.views,
         "positives": "same label" if method.settings.needs_labels else "views of one image",
         **sweep(batches, method.knobs.temperature, asked.k1, asked.k2, k1_values, k2_values, asked.r),
         "config": config.to_dict(),
@@ -97,10 +96,7 @@ def analyze_run(
 def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Embeddings of all views of a batch, and their groups."""
     config, loader = setup.config, setup.loader(setup.dataset.train, "train images")
-    batch, augmenter = (
-        training.local_batch(config, len(loader)),
-        setup.augmenter(training.view_policies(config.augment)),
-    )
+    batch, augmenter = training.local_batch(config, len(loader)), setup.augmenter()
     epochs = (
         training.epoch_indices(config, len(loader), loader.labels_N, epoch) for epoch in count(config.optim.epochs)
     )

@@ -7,7 +7,7 @@ The compiler, or for ResNets custom kernels, solves the second by fusing them.
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.device import Autocast
 from contune.errors import UserError
-from contune.methods.base import Output
 
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
@@ -28,13 +26,12 @@ the compiler has caught up after some 50,000 steps of a ResNet-50 and 200,000 of
 WARMUP_CALLS = 3
 """Eager calls before a capture, so that optimizer state and cached constants exist."""
 CHECKED = "checked"
-"""Among the outputs of a checked step: its loss and its largest gradient."""
+"""Among the outputs of a step: its loss and its largest gradient, which show whether it was finite."""
 TAKEN = "taken"
-"""Among the outputs of a checked step: 1 if it was taken, 0 if it was undone. The other outputs are then 0 too."""
+"""Among the outputs of an undoable step: 1 if it was taken, 0 if it was undone. The other outputs are then 0 too."""
 
 Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
 """From raw images and labels to the scalars worth a curve."""
-Forward = Callable[[Sequence[Tensor], Tensor | None], Output]
 Part = nn.Module | torch.optim.Optimizer
 """Something that a step changes."""
 
@@ -78,34 +75,12 @@ def can_capture(device: torch.device) -> bool:
     return device.type == "cuda" and distributed.world_size() == 1
 
 
-def eager_forward(model: nn.Module, autocast: Autocast) -> Forward:
-    def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        with autocast():
-            output: Output = model(views, labels_B)
-        return output
-
-    return forward
-
-
-def compiled_forward(model: nn.Module, autocast: Autocast) -> Forward:
+def compiled(model: nn.Module) -> nn.Module:
     """The same numbers but for the order of additions. The compiled code is cached for the next run."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
     # Advice on precision; the few float32 products of a step are float32 on purpose.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores", category=UserWarning)
-    eager = eager_forward(model, autocast)
-
-    def parts(
-        views: Sequence[Tensor], labels_B: Tensor | None
-    ) -> tuple[Tensor, Tensor, dict[str, Tensor], dict[str, Tensor]]:
-        output = eager(views, labels_B)
-        return output.loss, output.features_ND, output.metrics, output.state
-
-    compiled = torch.compile(parts, dynamic=False)
-
-    def forward(views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        return Output(*compiled(views, labels_B))
-
-    return forward
+    return torch.compile(model, dynamic=False)  # type: ignore[return-value]  # it is a module too
 
 
 @contextmanager
@@ -153,29 +128,25 @@ class CapturedStep:
         return self.outputs
 
 
-def checked(step: Step, method: nn.Module, changed: Iterable[Part], *, skip: bool) -> Step:
-    """`step` that also returns its loss and its largest gradient, which show whether it was finite.
+def undoable(step: Step, changed: Iterable[Part]) -> Step:
+    """`step`, undone if it was not finite: everything it `changed` gets its old value back.
 
-    With `skip`, a step that was not finite is undone: everything it `changed` gets its old value back. All of it
-    happens on the device, so that it can be captured.
+    All of it happens on the device, so that it can be captured.
     """
     changed = list(changed)
 
     def run(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        before = {key: tensor.clone() for key, tensor in changed_tensors(changed)} if skip else {}
+        before = {key: tensor.clone() for key, tensor in changed_tensors(changed)}
         outputs = step(images_BCHW, labels_B)
-        loss, gradient = outputs["loss"].detach().float(), largest_gradient(method)
-        if skip:
-            bad = ~(loss.isfinite() & gradient.isfinite())
-            fine = distributed.total(bad.float()) == 0  # in every process
-            with torch.no_grad():
-                for key, tensor in changed_tensors(changed):
-                    # State that the step has created becomes zeros, which optimizers start from.
-                    old = before[key] if key in before else torch.zeros_like(tensor)
-                    tensor.copy_(torch.where(fine, tensor, old))
-            outputs = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
-            outputs[TAKEN] = fine.float()
-        return {**outputs, CHECKED: torch.stack([loss, gradient])}
+        is_bad = ~outputs[CHECKED].isfinite().all()
+        fine = distributed.total(is_bad.float()) == 0  # in every process
+        with torch.no_grad():
+            for key, tensor in changed_tensors(changed):
+                # State that the step has created becomes zeros, which optimizers start from.
+                old = before[key] if key in before else torch.zeros_like(tensor)
+                tensor.copy_(torch.where(fine, tensor, old))
+        shown = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
+        return {**shown, TAKEN: fine.float(), CHECKED: outputs[CHECKED]}
 
     return run
 

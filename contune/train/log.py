@@ -26,8 +26,6 @@ from contune.files import atomic_file, sync, unwritable, write_atomic
 
 METRICS = "metrics.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
-USUAL_INTERVAL = 20
-LINES_OF_A_CURVE = 50
 CURVES = (
     "loss", "positive_gradient", "negative_gradient", "supcon_positive_gradient", "supcon_negative_gradient",
     "theorem1_share",
@@ -36,25 +34,16 @@ CURVES = (
 MAX_POINTS = 100
 
 
-def log_interval(asked: int | None, num_steps: int) -> int:
-    """Steps between lines: as asked for, by default 20, in short runs fewer so that a curve has 50 points."""
-    return asked or min(USUAL_INTERVAL, max(1, num_steps // LINES_OF_A_CURVE))
-
-
 class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
 
-    def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool, num_lines: int = 0) -> None:
-        """num_lines: how many lines the run had written at `resume_step`."""
+    def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool) -> None:
         self.file: TextIO | None = None
         self.events: Any = None
         if not distributed.is_main():
             return
         self.path = folder / METRICS
         kept = [json.dumps(line) + "\n" for line in read_metrics(folder) if line["step"] <= resume_step]
-        if len(kept) < num_lines:
-            say(f"{self.path} has lost {num_lines - len(kept)} of {num_lines} lines; the curves will lack them")
-        self.num_lines = len(kept)
         write_atomic(self.path, "".join(kept))
         self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
@@ -65,7 +54,6 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     def write(self, step: int, values: dict[str, float]) -> None:
         try:
             if self.file is not None:
-                self.num_lines += 1
                 self.file.write(json.dumps({"step": step, **values}) + "\n")
                 self.file.flush()
             if self.events is not None:

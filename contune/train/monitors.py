@@ -7,6 +7,7 @@ Shapes: N views of all images, V views of each, D features, K classes.
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from contune import distributed
 from contune.console import Advance, say
 from contune.errors import UserError
 from contune.losses.responses import logged_responses
-from contune.methods.base import Method, Output, classification_loss, top1
+from contune.methods.base import Method, classification_loss, top1
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.train.engine import CHECKED, TAKEN
@@ -53,12 +54,14 @@ class HostCopy:
         return values
 
 
+@dataclass
 class Guard:
     """run.on_nan: what happens when a step's loss or gradient is not finite. It stops the run or reports the skip."""
 
-    def __init__(self, policy: str, advice: str) -> None:
-        self.policy, self.advice = policy, advice
-        self.num_skipped = self.in_a_row = 0
+    policy: str
+    advice: str
+    num_skipped: int = 0
+    in_a_row: int = 0
 
     def judge(self, steps: Sequence[int], losses_and_gradients: Sequence[tuple[float, float]]) -> None:
         bad = []
@@ -171,13 +174,6 @@ class Watch:
         self.line: dict[str, Any] | None = None
         """The line whose numbers are still on their way."""
 
-    def keep(self, output: Output) -> None:
-        """Keep tensors to measure at log points; called inside the step. Each replay of a captured step writes to them.
-
-        Nothing is computed or copied here.
-        """
-        self.features_ND, self.state = output.features_ND, output.state
-
     def add(self, step: int, metrics: Mapping[str, Tensor]) -> None:
         """Add one step. A line whose numbers have arrived is shown."""
         values = dict(metrics)
@@ -192,12 +188,15 @@ class Watch:
         if self.line is not None and self.line["copy"].has_arrived():
             self.catch_up()
 
-    def ask(self, step: int, epoch: float, lr: float) -> None:
-        """Ask for the means since the last call, over all processes; the previous line is shown now at the latest."""
+    def ask(self, step: int, epoch: float, lr: float, features_ND: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Ask for the means since the last call, over all processes, and for measures of this step's output.
+
+        The previous line is shown now at the latest.
+        """
         self.catch_up()
-        now = spread(self.features_ND, self.num_views)
+        now = spread(features_ND, self.num_views)
         if self.gradients:
-            now |= gradient_responses(self.method, self.state)
+            now |= gradient_responses(self.method, state)
         scalars = torch.stack([*self.sums.values(), *(value.float() for value in now.values())])
         checked = [loss_and_gradient for _, loss_and_gradient in self.pending]
         self.line = {

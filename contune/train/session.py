@@ -24,41 +24,32 @@ from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import RunFolder
 from contune.train.engine import CapturedStep, can_capture
 from contune.train.log import build_result, downsampled, read_metrics
-from contune.train.setup import Setup, broken_image_hint, build_method, open_setup
+from contune.train.setup import Setup, build_method, open_setup
 from contune.train.signals import stoppable
 from contune.train.trainer import Trainer
 
 SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
-MakeTrainer = Callable[[Setup, Method, Loader, RunFolder], Trainer]
 WriteReport = Callable[..., None]
 """Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
 
-def train(
-    config: Config,
-    folder: str | Path | RunFolder,
-    make_trainer: MakeTrainer = Trainer,
-    *,
-    write_report: WriteReport | None = None,
-) -> dict[str, Any]:
+def train(config: Config, folder: str | Path | RunFolder, *, write_report: WriteReport | None = None) -> dict[str, Any]:
     """Train, evaluate and report into `folder`, resuming what an earlier call has begun. Returns its result.json.
 
     Of several processes only the first returns a result, the others {}.
     """
     folder = RunFolder(folder)
-    with stoppable(), distributed.process_group(choose_device(config.run.device)), broken_image_hint():
+    with stoppable(), distributed.process_group(choose_device(config.run.device)):
         folder.check(config.check())
         finished = folder.result()
         if finished is not None:
             say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
             return finished
-        return _train(config, folder, make_trainer, write_report)
+        return _train(config, folder, write_report)
 
 
-def _train(
-    config: Config, folder: RunFolder, make_trainer: MakeTrainer, write_report: WriteReport | None
-) -> dict[str, Any]:
+def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) -> dict[str, Any]:
     stages: dict[str, float] = {}
     since = time.monotonic()
 
@@ -74,7 +65,7 @@ def _train(
     test_set, test_loader = setup.eval_set(), None
     if test_set is not None and distributed.is_main():
         test_loader = setup.loader(test_set, "test images")
-    trainer = make_trainer(setup, method, train_loader, folder)
+    trainer = Trainer(setup, method, train_loader, folder)
     setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
     distributed.barrier()
     with folder.opened(config) if distributed.is_main() else nullcontext():
@@ -159,14 +150,6 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
     )
 
 
-def stages_in_words(seconds: dict[str, float], resumed_at: int | None = None) -> str:
-    """`61 s: data 2 s, training 40 s, measuring 15 s, report 4 s`, of a whole run or since it was resumed."""
-    stages = ", ".join(f"{stage} {value:.0f} s" for stage, value in seconds.items())
-    since = "" if resumed_at is None else f" since it was resumed from step {resumed_at:,}"
-    return f"{sum(seconds.values()):.0f} s{since}: {stages}"
-
-
-@broken_image_hint()
 def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate a finished run's encoder again; `overrides` may name other data or other protocols."""
     folder = RunFolder(folder)

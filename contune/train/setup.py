@@ -1,19 +1,17 @@
 """From a config to the parts of a run: data on the device, augmentation, encoder, method, the order of images."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.config import AugmentConfig, Config, DataConfig
+from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, Mix, Policy, build_policy
+from contune.data.augment import Augmenter, Policy, build_policy
 from contune.data.datasets import no_such_place, where_labels_may_be
-from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
 from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
@@ -51,19 +49,15 @@ class Setup:
                 progress=lambda done, total: advance(done, ""),
             )
 
-    def augmenter(self, policies: list[str]) -> Augmenter:
-        """Views by policies as a config writes them; views with the same text are computed together."""
+    def augmenter(self, policies: Sequence[str] = ()) -> Augmenter:
+        """A view by each policy, by default the config's own; views with the same text are computed together."""
+        augment = self.config.augment
+        policies = policies or augment.per_view or [augment.policy] * augment.views
         built: dict[str, Policy] = {}
         for text in policies:
             if text not in built:
                 built[text] = build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
         return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
-
-    def mix(self) -> Mix | None:
-        augment = self.config.augment
-        if augment.mix == "none":
-            return None
-        return Mix(augment.mix, augment.mix_alpha, augment.mix_probability, self.num_classes)
 
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""
@@ -88,17 +82,16 @@ class Setup:
         return f"data.{split}_fraction={fraction:g} of {len(train)} images is none, so raise it"
 
 
-def open_setup(config: Config, spec: EncoderSpec | None = None) -> Setup:
-    """Load the data that a config names. Pass the `spec` of a trained encoder to feed images as it was trained."""
-    choose_device(config.run.device)  # before the data, which may take a while
+def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset | None = None) -> Setup:
+    """Load the data that a config names, unless you pass a `dataset`.
+
+    spec: of a trained encoder, to feed images as it was trained.
+    """
+    device = choose_device(config.run.device)  # before the data, which may take a while
     if spec is None:
         check_encoder_name(config.model.encoder)
-    return setup_for(config, open_dataset(config.data), spec)
-
-
-def setup_for(config: Config, dataset: Dataset, spec: EncoderSpec | None = None) -> Setup:
-    """Like `open_setup`, for data that is already open: data.name and data.path are ignored."""
-    device = choose_device(config.run.device)
+    if dataset is None:
+        dataset = open_dataset(config.data)
     # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
@@ -150,15 +143,6 @@ def open_dataset(data: DataConfig) -> Dataset:
     )
 
 
-@contextmanager
-def broken_image_hint() -> Iterator[None]:
-    """Adds to the error about a broken image the setting that skips such files."""
-    try:
-        yield
-    except BrokenImageError as error:
-        raise UserError(f"{error}; data.broken=skip leaves such files out") from error
-
-
 def build_method(setup: Setup) -> Method:
     """The method on its device, with weights that depend on the seed alone."""
     config, dataset = setup.config, setup.dataset
@@ -179,11 +163,6 @@ def build_method(setup: Setup) -> Method:
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
-
-
-def view_policies(augment: AugmentConfig) -> list[str]:
-    """The policy of each view, as a config writes it."""
-    return list(augment.per_view) or [augment.policy] * augment.views
 
 
 def local_batch(config: Config, num_images: int) -> int:

@@ -6,7 +6,7 @@ resumes exactly, and any number of processes sees the same views.
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,30 +14,34 @@ from torch import Tensor
 from contune import distributed
 from contune.config import Config
 from contune.console import progress
+from contune.data.augment import Mix
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
-from contune.methods.base import Method, labels_of_views
+from contune.methods.base import Method, Output, labels_of_views
 from contune.run import RunFolder
 from contune.train.engine import (
+    CHECKED,
     CapturedStep,
     Step,
     can_capture,
-    checked,
     choose_engine,
-    compiled_forward,
-    eager_forward,
+    compiled,
+    largest_gradient,
+    undoable,
 )
-from contune.train.log import MetricsLog, load_checkpoint, log_interval, save_checkpoint
+from contune.train.log import MetricsLog, load_checkpoint, save_checkpoint
 from contune.train.monitors import Guard, OnlineProbe, Watch
 from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
-from contune.train.setup import Setup, epoch_indices, local_batch, view_policies
+from contune.train.setup import Setup, epoch_indices, local_batch
 from contune.train.signals import Stopped, put_off
 
 if TYPE_CHECKING:
     from contune.data.augment.simaugment import Crops
 
 AUGMENT_STREAM = 1
+USUAL_INTERVAL, LINES_OF_A_CURVE = 20, 50
+"""Steps between lines of the log; in short runs fewer, so that a curve has 50 points."""
 
 
 class Trainer:
@@ -47,15 +51,15 @@ class Trainer:
         config = setup.config
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
         self.optim, self.run = config.optim, config.run
-        self.local_batch = local_batch(config, len(loader))
-        first_row = distributed.rank() * self.local_batch
-        self.rows = slice(first_row, first_row + self.local_batch)
+        num_rows = local_batch(config, len(loader))
+        self.rows = slice(distributed.rank() * num_rows, (distributed.rank() + 1) * num_rows)
         """This process's part of every batch."""
         self.steps_per_epoch = len(epoch_indices(config, len(loader), loader.labels_N, epoch=0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
-        self.log_every = log_interval(self.run.log_every, self.num_steps)
-        self.augmenter = setup.augmenter(view_policies(config.augment))
-        self.mix = setup.mix()
+        self.log_every = self.run.log_every or min(USUAL_INTERVAL, max(1, self.num_steps // LINES_OF_A_CURVE))
+        self.augmenter, self.mix, augment = setup.augmenter(), None, config.augment
+        if augment.mix != "none":
+            self.mix = Mix(augment.mix, augment.mix_alpha, augment.mix_probability, setup.num_classes)
         self.views_per_step = self.optim.batch_images * len(self.augmenter.policies)
         fusable = False
         if can_capture(setup.device):
@@ -71,6 +75,8 @@ class Trainer:
 
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
+        if self.engine.compiled:
+            self.model = compiled(self.model)
         optim = self.optim
         self.optimizer = build_optimizer(
             method, optim.name, lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay
@@ -89,22 +95,20 @@ class Trainer:
             gradients=self.run.gradients,
         )
         self.generator = torch.Generator(setup.device)
-        self.step, self.seconds, self.lr, self.num_lines = 0, 0.0, optim.lr, 0
-        self.forward = (compiled_forward if self.engine.compiled else eager_forward)(self.model, setup.autocast)
-        changed: list[Any] = [method, self.optimizer]
-        if self.probe is not None:
-            changed += [self.probe.classifier, self.probe.optimizer]
-        step = checked(self._step, method, changed, skip=self.run.on_nan == "skip")
-        self.run_step: Step = CapturedStep(step, self.generator) if self.engine.captured else step
+        self.step, self.seconds, self.lr = 0, 0.0, optim.lr
+        self.run_step: Step = self._step
+        if self.run.on_nan == "skip":
+            probed = [] if self.probe is None else [self.probe.classifier, self.probe.optimizer]
+            self.run_step = undoable(self._step, [method, self.optimizer, *probed])
+        if self.engine.captured:
+            self.run_step = CapturedStep(self.run_step, self.generator)
 
     def fit(self) -> None:
         """Train to the last epoch, from where `resume` left off. When asked to stop, save first."""
         self.method.train()
         with (
             put_off() as asked,
-            MetricsLog(
-                self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard, num_lines=self.num_lines
-            ) as log,
+            MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard) as log,
             progress("train", self.num_steps, unit="step") as advance,
         ):
             if self.engine.compiled and self.step < self.num_steps:
@@ -117,7 +121,7 @@ class Trainer:
                 self.watch.add(self.step, metrics)
                 logs = self.step % self.log_every == 0 or self.step == self.num_steps
                 if logs:
-                    self.watch.ask(self.step, self.step / self.steps_per_epoch, self.lr)
+                    self.watch.ask(self.step, self.step / self.steps_per_epoch, self.lr, *self.measured)
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
                     flag = float(stopped)
@@ -157,16 +161,18 @@ class Trainer:
         views = self.augmenter.apply(images_BCHW, drawn, self.setup.view_dtype, at_once)
         if self.mix is not None:
             views, labels_B = self.mix(views, labels_B, self.generator)
-        output = self.forward(views, labels_B)
+        with self.setup.autocast():
+            output: Output = self.model(views, labels_B)
         self.optimizer.zero_grad()
         output.loss.backward()
         self.optimizer.step()
         self.method.after_step(output)
-        self.watch.keep(output)
+        # To be measured at log points; each replay of a captured step writes to these tensors.
+        self.measured = output.features_ND, output.state
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
-        return metrics
+        return metrics | {CHECKED: torch.stack([output.loss.detach().float(), largest_gradient(self.method)])}
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """This process's part of every batch from the current step on; a loader may read ahead."""
@@ -195,7 +201,6 @@ class Trainer:
                 "config": self.setup.config.to_dict(),
                 "step": self.step,
                 "seconds": self.seconds,
-                "num_lines": self.watch.log.num_lines,
                 "skipped": self.watch.guard.num_skipped,
                 "random": torch.get_rng_state(),
                 "optimizer": self.optimizer.state_dict(),
@@ -211,10 +216,9 @@ class Trainer:
         state = load_checkpoint(self.folder.path, self.setup.device)
         try:
             if state is not None:
-                saved = state.get("config")  # checkpoints of contune 0.1 have none
-                if saved is not None and (different := Config.from_dict(saved).differences(self.setup.config)):
+                if different := Config.from_dict(state["config"]).differences(self.setup.config):
                     raise ValueError(f"another {', '.join(different)}")
-                self.step, self.seconds, self.num_lines = state["step"], state["seconds"], state.get("num_lines", 0)
+                self.step, self.seconds = state["step"], state["seconds"]
                 self.watch.guard.num_skipped = state["skipped"]
                 self.watch.sums, self.watch.counts = dict(state["meter"]["sums"]), dict(state["meter"]["counts"])
                 torch.set_rng_state(state["random"].cpu())
@@ -234,8 +238,7 @@ class Trainer:
 
     def release_memory(self) -> None:
         """After `fit`: free the captured step with its memory pool, and the gradients, for the evaluation."""
-        del self.run_step, self.forward, self.model
-        del self.watch
+        del self.run_step, self.model, self.watch
         self.optimizer.zero_grad(set_to_none=True)
         self.probe = None
         if self.setup.device.type == "cuda":

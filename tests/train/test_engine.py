@@ -8,7 +8,6 @@ import torch
 from command_line import PLAIN, contune, read_lines, train
 from torch import Tensor, nn
 
-from contune.device import choose_autocast
 from contune.errors import UserError
 from contune.methods import METHODS, find_method
 from contune.methods.base import Method, Output
@@ -21,11 +20,10 @@ from contune.train.engine import (
     Engine,
     Step,
     changed_tensors,
-    checked,
     choose_engine,
-    compiled_forward,
-    eager_forward,
+    compiled,
     largest_gradient,
+    undoable,
 )
 from contune.train.monitors import OnlineProbe
 from contune.train.optim import build_optimizer
@@ -79,12 +77,12 @@ def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, mon
     )
     method = build(name, **({"projector_dim": 4} if name == "w-mse" else {}))  # more images than dimensions
     views = [torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(view)) for view in range(2)]
-    labels, autocast = torch.arange(8) % 4, choose_autocast("fp32", CPU)
+    labels = torch.arange(8) % 4
     outputs: list[Output] = []
     gradients = []
-    for make in (eager_forward, compiled_forward):
+    for model in (method, compiled(method)):
         method.zero_grad()
-        outputs.append(make(method, autocast)(views, labels))
+        outputs.append(model(views, labels))
         outputs[-1].loss.backward()
         gradients.append([parameter.grad for parameter in method.parameters() if parameter.grad is not None])
     torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
@@ -100,7 +98,7 @@ def build(name: str, **settings: Any) -> Method:
     return method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
 
 
-def parts_of(name: str, optimizer: str) -> tuple[Step, Method, list[Any]]:
+def parts_of(name: str, optimizer: str) -> tuple[Step, list[Any]]:
     """A method with its optimizer and probe, and a step of theirs as the trainer takes it."""
     method = build(name)
     optim = build_optimizer(method, optimizer, lr=0.01, momentum=0.9, weight_decay=1e-4)
@@ -114,9 +112,10 @@ def parts_of(name: str, optimizer: str) -> tuple[Step, Method, list[Any]]:
         optim.step()
         method.after_step(output)
         assert labels_B is not None
-        return {"loss": output.loss, **probe.step(output.features_ND, labels_B.repeat(len(views)))}
+        probed = probe.step(output.features_ND, labels_B.repeat(len(views)))
+        return {"loss": output.loss, **probed, CHECKED: torch.stack([output.loss.detach(), largest_gradient(method)])}
 
-    return step, method, [method, optim, probe.classifier, probe.optimizer]
+    return step, [method, optim, probe.classifier, probe.optimizer]
 
 
 def snapshot(parts: list[Any]) -> dict[Any, Tensor]:
@@ -129,8 +128,8 @@ def snapshot(parts: list[Any]) -> dict[Any, Tensor]:
 )
 def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first: bool) -> None:
     """Weights, batch-norm statistics, momentum encoders, queues, momenta: infinite images reach them all."""
-    step, method, parts = parts_of(name, optimizer)
-    guarded = checked(step, method, parts, skip=True)
+    step, parts = parts_of(name, optimizer)
+    guarded = undoable(step, parts)
     images, labels = torch.randn(2, 8, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 4
     if not first:
         guarded(images, labels)
@@ -144,7 +143,7 @@ def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first:
     # The next step is the one that would have come without it.
     outputs = guarded(images, labels)
     assert outputs[TAKEN] == 1
-    fresh, _, others = parts_of(name, optimizer)
+    fresh, others = parts_of(name, optimizer)
     for _ in range(1 if first else 2):
         fresh(images, labels)
     for (key, tensor), other in zip(snapshot(parts).items(), snapshot(others).values(), strict=True):

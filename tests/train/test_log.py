@@ -18,21 +18,11 @@ from contune.train.log import (
     downsampled,
     git_revision,
     load_checkpoint,
-    log_interval,
     read_checkpoint,
     read_metrics,
     save_checkpoint,
     versions,
 )
-
-
-@pytest.mark.parametrize(
-    ("asked", "num_steps", "expected"),
-    [(None, 6, 1), (None, 99, 1), (None, 280, 5), (None, 999, 19), (None, 1000, 20), (None, 10**6, 20), (None, 0, 1),
-     (7, 6, 7), (1, 10**6, 1), (20, 28, 20)],
-)  # fmt: skip
-def test_the_interval_between_lines(asked: int | None, num_steps: int, expected: int) -> None:
-    assert log_interval(asked, num_steps) == expected
 
 
 def test_lines_are_on_disk_at_once_and_a_resumed_log_drops_what_the_checkpoint_does_not_know(tmp_path: Path) -> None:
@@ -146,13 +136,6 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous(
     (folder / "checkpoint.previous.pt").write_bytes(damaged)
     with pytest.raises(UserError, match="cannot be read"):
         load_checkpoint(folder, CPU)
-
-
-def test_a_checkpoint_of_the_sealed_format_is_still_read(folder: Path) -> None:
-    """contune 0.1 wrote a line with a checksum after the archive."""
-    with (folder / "checkpoint.pt").open("ab") as file:
-        file.write(b"\ncontune-sha256 " + b"0" * 64 + b"\n")
-    assert step_of(folder) == 2
 
 
 def test_code_in_a_checkpoint_is_not_run(folder: Path) -> None:

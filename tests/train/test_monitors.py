@@ -27,6 +27,7 @@ RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
 OWN = {"positive_gradient", "negative_gradient"}
 LOGGED = set(CURVES[1:])
 NAN, INF = float("nan"), float("inf")
+OUTPUT: tuple[Tensor, dict[str, Tensor]] = (torch.empty(0), {})
 
 
 @pytest.fixture
@@ -41,7 +42,6 @@ def watch_of(log: MetricsLog, guess: Guess | None = None) -> Watch:
     method: Any = SimpleNamespace(guess=guess)
     watch = Watch(method, Guard("skip", "advice"), num_views=2, views_per_step=8)
     watch.begin(log, lambda done, text: None)
-    watch.features_ND = torch.empty(0)
     return watch
 
 
@@ -54,14 +54,14 @@ def test_a_line_has_means_since_the_last_one(
     watch = watch_of(log)
     for step, (loss, top1) in enumerate(((1.0, 0.0), (2.0, 1.0), (6.0, 0.5))):
         watch.add(step, {"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
-    watch.ask(3, 0.5, 0.1)
+    watch.ask(3, 0.5, 0.1, *OUTPUT)
     assert len(read_metrics(tmp_path)) == (0 if late else 1)
     watch.add(4, {"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
     watch.settle()
     resumed = watch_of(log)
     resumed.sums, resumed.counts = watch.sums, watch.counts
     resumed.add(5, {"loss": torch.tensor(7.0), "other": torch.tensor(1.0)})  # a mean over the values that there are
-    resumed.ask(5, 1.0, 0.1)
+    resumed.ask(5, 1.0, 0.1, *OUTPUT)
     resumed.settle()
     first, second = read_metrics(tmp_path)
     assert {name: first[name] for name in ("step", "epoch", "lr", "loss", "top1", "now")} == {
@@ -74,9 +74,9 @@ def test_skipped_steps_do_not_count_in_means(log: MetricsLog, tmp_path: Path) ->
     watch = watch_of(log)
     for step, (loss, taken) in enumerate(((4.0, 1.0), (0.0, 0.0), (2.0, 1.0), (0.0, 0.0))):
         watch.add(step, {"loss": torch.tensor(loss), TAKEN: torch.tensor(taken)})
-    watch.ask(4, 1.0, 0.1)
+    watch.ask(4, 1.0, 0.1, *OUTPUT)
     watch.add(5, {"loss": torch.tensor(0.0), TAKEN: torch.tensor(0.0)})
-    watch.ask(5, 1.0, 0.1)
+    watch.ask(5, 1.0, 0.1, *OUTPUT)
     (line,) = read_metrics(tmp_path)
     assert (line["loss"], line["now"], line["skipped_steps"]) == (3.0, 0.25, 0)
 
@@ -126,7 +126,7 @@ def test_a_collapse_and_a_guess_are_reported_once(
     watch = watch_of(log, guess=Guess(math.log(3000), "a lower method.epsilon"))
     for _ in range(2):
         watch.add(step, {"loss": torch.tensor(loss), "effective_rank": torch.tensor(rank)})
-        watch.ask(step, epoch, 0.1)
+        watch.ask(step, epoch, 0.1, *OUTPUT)
     said = capsys.readouterr().out
     assert said.count("at step") + said.count("by step") == bool(words)
     assert words in " ".join(said.split())
