@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from typing import NamedTuple, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -143,61 +143,38 @@ def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
 
 @contextmanager
 def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUpdate], None]]:
-    """A bar for each job. Call what is yielded with the index of a job and its progress."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        lines = [_line_printer(name) for name in names]
-        yield lambda job, report: lines[job](report)
-        return
+    """A bar for each job; in a log file, a line every few seconds, and none for a job that ends sooner.
+
+    Call what is yielded with the index of a job and its progress.
+    """
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    time_left = TimeRemainingColumn()
     bar = Progress(
         TextColumn(f"{{task.description:<{max(10, *map(len, names))}}}"),
         BarColumn(bar_width=16),
         TextColumn("{task.fields[unit]}"),
         MofNCompleteColumn(),
-        _TimeLeft(),
+        time_left,
         TextColumn("{task.fields[text]}"),
         console=Console(stderr=True),
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # output redirected to a file stays untouched
+        disable=not on_terminal,
     )
-    with bar:
-        tasks = [bar.add_task(name, total=None, text="" if len(names) == 1 else "waiting", unit="") for name in names]
-        titles: list[str | None] = [None] * len(names)
+    for name in names:
+        bar.add_task(name, total=None, text="" if len(names) == 1 else "waiting", unit="", title=None)
+    jobs, shown_at = bar.tasks, [time.monotonic()] * len(names)
 
-        def update(job: int, report: ProgressUpdate) -> None:
-            if report.title != titles[job]:  # a new stage with its own speed
-                bar.reset(tasks[job], total=report.total, unit=report.unit, text="")
-                titles[job] = report.title
-            bar.update(tasks[job], completed=report.done, text=f"{report.title}  {report.text}".strip())
-
-        yield update
-
-
-class _TimeLeft(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text("" if task.finished else time_left(task.time_remaining))
-
-
-def _line_printer(name: str) -> Callable[[ProgressUpdate], None]:
-    """For logs: one line every few seconds, and none for a job that ends sooner."""
-    title: str | None = None
-    first, since, last = 0, 0.0, time.monotonic()
-
-    def print_line(report: ProgressUpdate) -> None:
-        nonlocal title, first, since, last
-        now, done, total = time.monotonic(), report.done, report.total
-        if report.title != title:  # a new stage with its own speed
-            title, first, since = report.title, done, now
-        if now - last >= SECONDS_BETWEEN_LINES:
-            last = now
-            left = time_left((now - since) / (done - first) * (total - done)) if done > first else ""
-            words = (f"{name}:", title, report.unit, f"{done:,}/{total:,}", report.text, left)
+    def update(number: int, report: ProgressUpdate) -> None:
+        job, now = jobs[number], time.monotonic()
+        if report.title != job.fields["title"]:  # a new stage with its own speed
+            fields = {"unit": report.unit, "title": report.title, "text": ""}
+            bar.reset(job.id, total=report.total, completed=report.done, **fields)
+        bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
+        if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
+            shown_at[number] = now
+            count, left = f"{report.done:,}/{report.total:,}", f"{time_left.render(job)} left"
+            words = (f"{job.description}:", report.title, report.unit, count, report.text, left)
             emit(" ".join(filter(None, words)), sys.stderr)
 
-    return print_line
-
-
-def time_left(seconds: float | None) -> str:
-    """`2:10 left`, `1:02:10 left`; nothing if it is not known."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02} left" if minutes >= 60 else f"{minutes}:{rest:02} left"
+    with bar:
+        yield update
