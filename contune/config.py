@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from contune import methods
 from contune.errors import UserError, unknown
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
@@ -177,16 +175,6 @@ MACHINE_SETTINGS = (
     "run.on_nan", "run.tensorboard", "run.report", "data.workers",
 )  # fmt: skip
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
-ADDED_SETTINGS: dict[str, Any] = {
-    "method.r": 0.3,
-    "optim.micro_batch": 0,
-    "augment.mix": "none",
-    "augment.mix_alpha": 1.0,
-    "augment.mix_probability": 0.5,
-    "data.resize": "squash",
-    "data.range": "auto",
-}
-"""Settings that older versions did not have, with their defaults. At these they are not part of a fingerprint."""
 
 
 @dataclass(kw_only=True)
@@ -201,26 +189,23 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
     run: RunConfig = field(default_factory=RunConfig)
 
-    def override(self, assignments: str | Iterable[str]) -> "Config":
-        """Apply KEY=VALUE texts in place, then check all settings. A single text is one assignment."""
-        return self._apply(map(split_assignment, [assignments] if isinstance(assignments, str) else assignments))
-
-    def _apply(self, pairs: Iterable[tuple[str, Any]]) -> "Config":
-        """Set values by their dotted keys. The method comes first because it brings its own settings."""
-        values = dict(pairs)
-        if "method.name" in values:
-            self.use_method(str(values.pop("method.name")))
-        for key, value in values.items():
+    def override(self, assignments: str | Iterable[str] | Mapping[str, Any]) -> "Config":
+        """Apply KEY=VALUE texts, or values by their keys, in place. Then check all settings."""
+        if not isinstance(assignments, Mapping):
+            texts = [assignments] if isinstance(assignments, str) else assignments
+            assignments = dict(map(split_assignment, texts))
+        # The method comes first because it brings its own settings.
+        method = str(assignments.get("method.name", self.method.name))
+        if method != self.method.name:
+            self.method = MethodConfig(name=method, settings=find_method(method).Settings())
+        for key, value in assignments.items():
+            if key == "method.name":
+                continue
             section, _, name = key.partition(".")
             if section not in vars(self):
-                raise unknown("setting", key, self.keys())
+                raise unknown("setting", key, self.flat())
             assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
         return self.check()
-
-    def use_method(self, name: str) -> None:
-        """Switch to another method with its default settings; keep the settings if it is the same method."""
-        if name != self.method.name:
-            self.method = MethodConfig(name=name, settings=find_method(name).Settings())
 
     def check(self) -> "Config":
         for section, values in vars(self).items():
@@ -242,7 +227,7 @@ class Config:
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError("a config has sections of settings")
-        return cls()._apply((f"{section}.{name}", value) for section in tree for name, value in tree[section].items())
+        return cls().override({f"{section}.{name}": value for section in tree for name, value in tree[section].items()})
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
@@ -256,9 +241,6 @@ class Config:
         except ValueError as error:  # includes a UserError
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
-    def keys(self) -> list[str]:
-        return list(self.flat())
-
     def differences(self, other: "Config") -> list[str]:
         """Keys in which two configs differ, apart from machine settings."""
         mine, theirs = self._meaning(), other._meaning()
@@ -269,8 +251,7 @@ class Config:
         return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
 
     def _meaning(self) -> dict[str, Any]:
-        values = self.flat().items()
-        return {key: v for key, v in values if key not in MACHINE_SETTINGS and (key, v) not in ADDED_SETTINGS.items()}
+        return {key: value for key, value in self.flat().items() if key not in MACHINE_SETTINGS}
 
     def flat(self) -> dict[str, Any]:
         """All values by their dotted keys."""
@@ -289,26 +270,3 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
                 for setting in describe(find_method(method).Settings, item.name):
                     found.setdefault(setting, []).append(method)
     return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
-
-
-def check_spelling(assignments: Iterable[str]) -> None:
-    """Refuse misspelt keys and bad values of KEY=VALUE texts before torch is imported, which takes seconds.
-
-    The names of the methods' settings are read from the source. Whether the chosen method has them shows later.
-    """
-    pairs = dict(map(split_assignment, assignments))
-    known = {"method.name"}
-    for path in Path(methods.__file__).parent.glob("*.py"):
-        known |= {f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)}
-    for key in pairs.keys() - known:
-        if key.startswith("method."):
-            raise unknown("setting", key, known)
-    if pairs.get("method.name", "tcl") not in METHODS:
-        raise unknown("method", pairs["method.name"], METHODS)
-    without_method = Config(method=MethodConfig(settings=cast("Method.Settings", _NoSettings())))
-    without_method._apply((key, value) for key, value in pairs.items() if key not in known)
-
-
-@dataclass
-class _NoSettings:
-    pass

@@ -374,7 +374,7 @@ def tune(
     epochs: int | None = None,
     num_trials: int = 16,
     parallel: int | None = None,
-    minutes: float = inf,
+    minutes: float | None = None,
     ranges: Ranges = SEARCHED,
     storage: str | None = None,
 ) -> Tuned:
@@ -408,7 +408,7 @@ def tune(
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
     own = Values(settings.k1, settings.k2, settings.r if "auto" in (settings.k1, settings.k2) else None)
     known = {OWN: own, AUTO: AUTO_VALUES, PAPER: PAPER_DEFAULTS[settings.supervised], SUPCON: SUPCON_VALUES}
-    until = time.monotonic() + 60 * minutes
+    until = inf if minutes is None else time.monotonic() + 60 * minutes
     runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
     make_parent(folder / SETTINGS)
     write_atomic(folder / SETTINGS, json.dumps({"how": how, "config": short.to_dict()}, indent=2) + "\n")

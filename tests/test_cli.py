@@ -22,7 +22,7 @@ from contune.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("model.encoder=resnet-mini", "data.image_size=8", "optim.batch_images=16", "optim.epochs=1")
-KEYS = {key for name in METHODS for key in Config().override([f"method.name={name}"]).keys()}  # noqa: SIM118
+KEYS = {key for name in METHODS for key in Config().override([f"method.name={name}"]).flat()}
 COMMANDS = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
 
 

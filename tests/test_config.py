@@ -86,7 +86,7 @@ def test_the_fingerprint_stands_for_what_is_computed() -> None:
         assert Config().override([assignment]).fingerprint() != plain, assignment
 
 
-def test_a_number_may_be_a_word_and_old_configs_lack_a_setting() -> None:
+def test_a_number_may_be_a_word_and_a_config_may_lack_a_setting() -> None:
     config = Config().override(["method.k1=auto", "method.k2=1.5"])
     settings: Any = config.method.settings
     assert (settings.k1, settings.k2, settings.r) == ("auto", 1.5, 0.3)
@@ -95,13 +95,13 @@ def test_a_number_may_be_a_word_and_old_configs_lack_a_setting() -> None:
         Config().override(["method.k1=automatic"])
     old = Config().to_dict()
     del old["method"]["r"]
-    assert Config.from_dict(old).fingerprint() == Config().fingerprint() == "603a20ee"
+    assert Config.from_dict(old) == Config()
 
 
 def test_differences_are_named_and_machine_settings_are_none() -> None:
     other = Config().override(["method.name=supcon", "optim.lr=0.3", "run.log_every=7", "data.workers=1"])
     assert Config().differences(other) == [
-        "method.k1", "method.k2", "method.name", "method.supervised", "method.variant", "optim.lr",
+        "method.k1", "method.k2", "method.name", "method.r", "method.supervised", "method.variant", "optim.lr",
     ]  # fmt: skip
     assert Config().differences(Config()) == []
 

@@ -44,7 +44,7 @@ def settings(chance: random.Random) -> list[str]:
     """Up to three strange settings, of a size that a small machine survives."""
     known = Config().override([f"method.name={(method := chance.choice(sorted(METHODS)))}"])
     texts = [f"method.name={method}"]
-    for key in chance.sample([key for key in known.keys() if key not in HEAVY], chance.randrange(4)):  # noqa: SIM118
+    for key in chance.sample([key for key in known.flat() if key not in HEAVY], chance.randrange(4)):
         texts.append(f"{key}={chance.choice(SIZES.get(key) or [*MODEST, *chance.sample(TEXTS, 5)])}")
     return texts if chance.random() < 0.9 else [*texts, chance.choice(TEXTS)]
 

@@ -85,7 +85,7 @@ def test_supervised_runs_are_those_of_appendix_b1(data: str, epochs: int) -> Non
     entropy = RECIPES[f"{data}-ce{suffix}"]()
     assert (entropy.optim.epochs, entropy.augment.views) == (epochs + 50, 1), "the same total of epochs"
     assert tcl.differences(supcon) == sorted(
-        {"method.k1", "method.k2", "method.name", "method.supervised", "method.variant"}
+        {"method.k1", "method.k2", "method.name", "method.r", "method.supervised", "method.variant"}
         | ({"optim.lr"} if lr_tcl != lr_supcon else set())
     )
 

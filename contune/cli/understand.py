@@ -1,6 +1,5 @@
 """`contune check`, `doctor`, `analyze`, `report`, `tune` and `experiment`: understand and reproduce."""
 
-from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -157,7 +156,7 @@ def tune(
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
     ] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this many minutes.")] = inf,
+    minutes: Annotated[float | None, typer.Option(min=0, help="Start no trial after this many minutes.")] = None,
     k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
     r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
