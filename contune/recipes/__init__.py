@@ -4,6 +4,7 @@ Here are those for scikit-learn's 8×8 digits, the embedded default, and for you
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from contune.config import AugmentConfig, Config, DataConfig, ModelConfig, OptimConfig
 from contune.errors import UserError, unknown
@@ -58,7 +59,7 @@ def images_ssl() -> Config:
 def cifar100_best() -> Config:
     """CIFAR-100, TCL auto with CutMix, ResNet-18, 250 epochs in all: a recipe for accuracy, not the paper's."""
     settings = ("model.encoder=resnet18", "augment.mix=cutmix", *AUTO)
-    return paper.recipe("cifar100", "tcl", 250)().override(settings)
+    return paper.recipe("cifar100", "tcl", 250).override(settings)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -66,7 +67,7 @@ RECIPES: dict[str, Recipe] = {
     "digits-tcl": digits_tcl,
     "digits-supcon": digits_supcon,
     "digits-ce": digits_cross_entropy,
-    "digits-ssl": ssl.recipe("digits", "tcl-ssl"),
+    "digits-ssl": partial(ssl.recipe, "digits", "tcl-ssl"),
     **ssl.recipes("digits"),
     "images": images,
     "images-ssl": images_ssl,
@@ -95,10 +96,11 @@ def by_data() -> dict[str, list[str]]:
     return groups
 
 
-def summary(recipe: Callable[[], object]) -> str:
-    """The first line of a recipe's docstring."""
-    assert recipe.__doc__, recipe
-    return recipe.__doc__.strip().splitlines()[0]
+def summary(recipe: Recipe) -> str:
+    """One line on what a recipe trains."""
+    if isinstance(recipe, partial):
+        return str((paper if recipe.func is paper.recipe else ssl).summary(*recipe.args))
+    return (recipe.__doc__ or "").splitlines()[0]
 
 
 def for_method(method: str, *, has_labels: bool, size: int) -> Config:
@@ -113,6 +115,6 @@ def for_method(method: str, *, has_labels: bool, size: int) -> Config:
         return images_ssl()
     if needs_labels:
         raise UserError(f"method {method} needs labels and there are none. Pass labels, or use tcl or simclr.")
-    config = ssl.recipe("cifar100" if size <= SMALL_IMAGE else "imagenet100", method)()
+    config = ssl.recipe("cifar100" if size <= SMALL_IMAGE else "imagenet100", method)
     config.data.name = "images"
     return config

@@ -9,8 +9,9 @@ val/ and the names of its 100 class folders: `data.path=IMAGENET data.classes=LI
 squash its images to 224×224, then crop with padding. `data.resident_gib=20` keeps them on a GPU with enough memory.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 
@@ -100,55 +101,46 @@ SUPERVISED = {
 }
 
 
-def recipes(data: str) -> dict[str, Callable[[], Config]]:
+def recipes(data: str) -> dict[str, partial[Config]]:
     """`DATA-METHOD`, 150 epochs in all, and `DATA-METHOD-250`."""
-    methods = ("tcl", "supcon", "ce")
-    short = {f"{data}-{method}": recipe(data, method, 150) for method in methods}
-    return short | {f"{data}-{method}-250": recipe(data, method, 250) for method in methods}
+    kinds = product((("", 150), ("-250", 250)), ("tcl", "supcon", "ce"))
+    return {f"{data}-{method}{ending}": partial(recipe, data, method, epochs) for (ending, epochs), method in kinds}
 
 
-def recipe(data: str, method: str, total_epochs: int) -> Callable[[], Config]:
-    """method: `tcl`, `supcon` or `ce`; total_epochs: of the encoder and the linear probe together."""
+def recipe(data: str, method: str, total_epochs: int) -> Config:
+    """Contrastive training with SGD, a cosine by the epoch to a thousandth, then the 50-epoch probe.
+
+    method: `tcl`, `supcon` or `ce`; total_epochs: of the encoder and the linear probe together.
+    """
     row = SUPERVISED[data]
-
-    def make() -> Config:
-        config = supervised(data, row, lr=(row.tcl_lr if method == "tcl" else None) or row.lr)
-        config.optim.epochs = total_epochs - config.eval.linear_epochs
-        if method == "tcl":
-            return config.override(["method.name=tcl", f"method.k1={row.k1}", "method.k2=1.0"])
-        return config.override(["method.name=supcon"]) if method == "supcon" else cross_entropy(config)
-
-    title = {"tcl": "TCL", "supcon": "SupCon", "ce": "cross-entropy"}[method]
-    top1 = (TABLE_1 if total_epochs == 150 else TABLE_3)[data].get(method.replace("ce", "cross-entropy"))
-    number = "" if top1 is None else f"; the paper has {top1}"
-    make.__doc__ = f"{row.title}, {title}, {total_epochs} epochs in all{number}."
-    make.__name__ = f"{data}-{method}" + ("" if total_epochs == 150 else "-250")
-    return make
-
-
-def supervised(data: str, row: SupervisedRow, *, lr: float) -> Config:
-    """100 epochs of contrastive training with SGD, a cosine by the epoch to a thousandth, then the 50-epoch probe."""
-    return Config(
+    config = Config(
         data=DataConfig(name=data, image_size=row.image_size),
         augment=AugmentConfig(policy=row.policy, views=2),
         model=ModelConfig(encoder=row.encoder),
-        optim=OptimConfig(epochs=100, batch_images=row.batch_views // 2, lr=lr, schedule="cosine-epoch", final_lr=1e-3),
-        eval=EvalConfig(linear="paper", linear_batch=row.batch_views),
-    )
+        optim=OptimConfig(
+            epochs=total_epochs - 50, batch_images=row.batch_views // 2, lr=row.lr, schedule="cosine-epoch",
+            final_lr=1e-3,
+        ),
+        eval=EvalConfig(linear="paper", linear_epochs=50, linear_batch=row.batch_views),
+    )  # fmt: skip
+    if method == "tcl":
+        own = ("method.name=tcl", f"method.k1={row.k1}", "method.k2=1.0", f"optim.lr={row.tcl_lr or row.lr}")
+    elif method == "supcon":
+        own = ("method.name=supcon",)
+    else:  # on single views, without a probe. The appendix states no rate; we take SupContrast's.
+        own = (
+            "method.name=cross-entropy", "augment.views=1", f"optim.epochs={total_epochs}", "optim.batch_images=128",
+            "optim.lr=0.1", "eval.linear=fast",
+        )  # fmt: skip
+    return config.override(own)
 
 
-def cross_entropy(config: Config) -> Config:
-    """The same total number of epochs on single views. The appendix states no rate; we take SupContrast's."""
-    return config.override(
-        [
-            "method.name=cross-entropy",
-            "augment.views=1",
-            f"optim.epochs={config.optim.epochs + config.eval.linear_epochs}",
-            "optim.batch_images=128",
-            "optim.lr=0.1",
-            "eval.linear=fast",
-        ]
-    )
+def summary(data: str, method: str, total_epochs: int) -> str:
+    """What `recipe` trains with these arguments."""
+    title = {"tcl": "TCL", "supcon": "SupCon", "ce": "cross-entropy"}[method]
+    top1 = (TABLE_1 if total_epochs == 150 else TABLE_3)[data].get(method.replace("ce", "cross-entropy"))
+    number = "" if top1 is None else f"; the paper has {top1}"
+    return f"{SUPERVISED[data].title}, {title}, {total_epochs} epochs in all{number}."
 
 
 def reported(table: dict[str, tuple[float, float, float]], method: str, data: str) -> float | None:

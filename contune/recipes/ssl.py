@@ -10,8 +10,8 @@ Start a recipe like `contune train cifar100-byol data.path=FOLDER`. ImageNet-100
 whole images.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.recipes import paper
@@ -116,22 +116,16 @@ ROWS = {
 """In the order of the paper's table 2."""
 
 
-def recipes(data: str) -> dict[str, Callable[[], Config]]:
+def recipes(data: str) -> dict[str, partial[Config]]:
     """`DATA-METHOD` for each row."""
-    return {f"{data}-{name}": recipe(data, name) for name in ROWS}
+    return {f"{data}-{name}": partial(recipe, data, name) for name in ROWS}
 
 
-def recipe(data: str, name: str) -> Callable[[], Config]:
+def recipe(data: str, name: str) -> Config:
     row = ROWS[name]
-    settings = row.settings or (f"method.name={name}",)
+    config = digits_base(views=len(row.views[0]), epochs=40) if data == "digits" else _reference(row, data)
     differing = {"digits": row.digits, "imagenet100": row.imagenet100}.get(data, ())
-
-    def make() -> Config:
-        config = digits_base(views=len(row.views[0]), epochs=40) if data == "digits" else _reference(row, data)
-        return config.override([*settings, *differing])
-
-    make.__name__, make.__doc__ = f"{data}-{name}", _summary(data, name)
-    return make
+    return config.override([*(row.settings or (f"method.name={name}",)), *differing])
 
 
 def digits_base(*, views: int, epochs: int) -> Config:
@@ -160,7 +154,8 @@ def _reference(row: Row, data: str) -> Config:
     )  # fmt: skip
 
 
-def _summary(data: str, name: str) -> str:
+def summary(data: str, name: str) -> str:
+    """What `recipe` trains with these arguments."""
     start = f"{TITLES[data]} without labels, {ROWS[name].title}"
     if data not in EPOCHS:
         return f"{start}; a CPU, about a minute."
