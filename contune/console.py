@@ -167,8 +167,8 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
     def update(number: int, report: ProgressUpdate) -> None:
         job, now = jobs[number], time.monotonic()
         if report.title != job.fields["title"]:  # a new stage with its own speed
-            fields = {"unit": report.unit, "title": report.title, "text": ""}
-            bar.reset(job.id, total=report.total, completed=report.done, **fields)
+            title, unit, total, done = report.title, report.unit, report.total, report.done
+            bar.reset(job.id, total=total, completed=done, title=title, unit=unit, text="")
         bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
         if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
             shown_at[number] = now

@@ -72,7 +72,7 @@ def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
 
 
 def test_seeds_mean_the_same_everywhere() -> None:
-    assert [parse_seeds(text) for text in ("3", "0,4", "4,")] == [[0, 1, 2], [0, 4], [4]]
+    assert [parse_seeds(text) for text in ("3", "0,4,0", "4,")] == [[0, 1, 2], [0, 4], [4]]
 
 
 def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -> None:

@@ -48,7 +48,7 @@ Seeds = Annotated[
     str | None, typer.Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
 ]
 Parallel = Annotated[
-    int | None, typer.Option(help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
+    int | None, typer.Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
 ]
 
 DEFAULT_RECIPE = "digits"
@@ -123,8 +123,8 @@ def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, 
 
 def parse_seeds(text: str) -> list[int]:
     """The seeds of `--seeds 3`, which are 0, 1 and 2, or of a list: `0,4` or `4,`."""
-    numbers = list(parse(text, tuple[int, ...], "--seeds"))
-    seeds = numbers if "," in text else list(range(min([*numbers, MAX_SEEDS + 1])))
+    numbers = parse(text, tuple[int, ...], "--seeds")
+    seeds = list(dict.fromkeys(numbers)) if "," in text else list(range(min([*numbers, MAX_SEEDS + 1])))
     if not seeds or min(seeds) < 0 or len(seeds) > MAX_SEEDS:
         raise UserError(f"--seeds {text}: write a number from 1 to {MAX_SEEDS}, or a list of seeds such as 0,4")
     return seeds

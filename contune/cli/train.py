@@ -64,22 +64,30 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     _, _, config, name = parse_choice(arguments)
     from contune.report import train_and_report
+    from contune.report.statistics import Spread
     from contune.run import seed_folder
-    from contune.train.many import SUMMARY_COLUMNS, Job, run_many, summary
+    from contune.train.many import Job, run_many
 
     jobs = []
     for seed in seeds:
         _, _, own, own_name = parse_choice([*arguments, f"run.seed={seed}"])
         default = Path("runs") / (name if seed == config.run.seed else own_name)
         jobs.append(Job(own, default if out is None else seed_folder(out, seed), f"seed {seed}", train_and_report))
-    results = run_many(jobs, parallel)
-    show_table(SUMMARY_COLUMNS, summary(jobs, results), numbers=SUMMARY_COLUMNS[1:3])
-    failed = [(job, result) for job, result in zip(jobs, results, strict=True) if "error" in result]
-    for job, result in failed:
-        emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
-        if "--debug" in sys.argv:
-            emit(result["details"], sys.stderr)
-    if failed:
+    ended = list(zip(jobs, run_many(jobs, parallel), strict=True))
+    finished = [(job, result) for job, result in ended if "error" not in result]
+    keys, rows = ("linear_top1", "knn_top1"), []
+    for job, result in finished:
+        rows.append((job.title, *(f"{result[key]:.2f}" if key in result else "" for key in keys), str(job.folder)))
+    if len(finished) > 1:
+        columns = [[result[key] for _, result in finished if key in result] for key in keys]
+        rows.append(("mean ± 95 % interval", *(str(Spread.of(column)) if column else "" for column in columns), ""))
+    show_table(("run", "linear %", "kNN %", "folder"), rows, numbers=("linear %", "kNN %"))
+    for job, result in ended:
+        if "error" in result:
+            emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
+            if "--debug" in sys.argv:
+                emit(result["details"], sys.stderr)
+    if len(finished) < len(ended):
         raise typer.Exit(2)
 
 

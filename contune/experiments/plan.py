@@ -25,7 +25,7 @@ from contune.report import train_and_report
 from contune.report.statistics import PairedDifference, Spread, paired, welch
 from contune.run import RunFolder
 from contune.settings import split_assignment
-from contune.train.many import Job, check_parallel, run_many
+from contune.train.many import Job, run_many
 from contune.train.monitors import COLLAPSED_RANK
 from contune.train.setup import open_dataset
 
@@ -286,7 +286,6 @@ def run_missing(
     possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
     if absent and not possible and not known:
         raise UserError(next(iter(absent.values())))
-    check_parallel(parallel)  # before the folder exists
     check_folder(folder, experiment)
     write_about(folder, experiment)
     results = run_many(possible, parallel)

@@ -123,15 +123,12 @@ def recipe(data: str, method: str, total_epochs: int) -> Config:
         ),
         eval=EvalConfig(linear="paper", linear_epochs=50, linear_batch=row.batch_views),
     )  # fmt: skip
+    own = [f"method.name={method}"]
     if method == "tcl":
-        own = ("method.name=tcl", f"method.k1={row.k1}", "method.k2=1.0", f"optim.lr={row.tcl_lr or row.lr}")
-    elif method == "supcon":
-        own = ("method.name=supcon",)
-    else:  # on single views, without a probe. The appendix states no rate; we take SupContrast's.
-        own = (
-            "method.name=cross-entropy", "augment.views=1", f"optim.epochs={total_epochs}", "optim.batch_images=128",
-            "optim.lr=0.1", "eval.linear=fast",
-        )  # fmt: skip
+        own += [f"method.k1={row.k1}", "method.k2=1.0", f"optim.lr={row.tcl_lr or row.lr}"]
+    if method == "ce":  # on single views, without a probe. The appendix states no rate; we take SupContrast's.
+        own = ["method.name=cross-entropy", "augment.views=1", f"optim.epochs={total_epochs}", "eval.linear=fast"]
+        own += ["optim.batch_images=128", "optim.lr=0.1"]
     return config.override(own)
 
 

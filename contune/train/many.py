@@ -1,4 +1,4 @@
-"""Several runs at a time on one device, each in its own process, and a table of their results.
+"""Several runs at a time on one device, each in its own process.
 
 While one run starts, compiles or is evaluated, another has the GPU. Every run has its own folder: one that fails or is
 stopped takes nothing from the others, and finished runs are reused.
@@ -16,7 +16,6 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from statistics import mean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -53,11 +52,6 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     `parallel` runs share the device at a time; default: up to four on a GPU, one on a CPU. Finished runs are reused.
     Ctrl-C and SIGTERM stop all of them; called again, each resumes.
     """
-    check_parallel(parallel)
-    folders = [job.folder for job in jobs]
-    twice = next((folder for folder in folders if folders.count(folder) > 1), None)
-    if twice is not None:
-        raise UserError(f"two runs are to go to {twice}; name each once")
     parallel = default_parallel(jobs) if parallel is None else parallel
     results = [_known(job) for job in jobs]
     waiting = [number for number, result in enumerate(results) if result is None]
@@ -97,11 +91,6 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
 
 def default_parallel(jobs: Sequence[Job]) -> int:
     return min(len(jobs), MOST_ON_A_GPU) if _on_gpu(jobs) else 1
-
-
-def check_parallel(parallel: int | None) -> None:
-    if parallel is not None and parallel < 1:
-        raise UserError(f"--parallel must be 1 or more, got {parallel}")
 
 
 def _on_gpu(jobs: Sequence[Job]) -> bool:
@@ -270,27 +259,3 @@ def gpu_sharing() -> Iterator[dict[str, str]]:
         finally:
             if started:
                 succeeds([MPS_CONTROL], "quit\n")
-
-
-SUMMARY_COLUMNS = ("run", "linear %", "kNN %", "folder")
-
-
-def summary(jobs: Sequence[Job], results: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """A row for each finished run, then one for the seeds of each setting: mean ± standard deviation."""
-    keys = ("linear_top1", "knn_top1")
-    rows: list[tuple[str, ...]] = []
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for job, result in zip(jobs, results, strict=True):
-        if "error" in result:
-            continue
-        accuracies = ["" if result.get(key) is None else f"{result[key]:.2f}" for key in keys]
-        rows.append((job.title or job.folder.name, *accuracies, str(job.folder)))
-        without_seed = deepcopy(job.config)
-        without_seed.run.seed = 0
-        groups.setdefault(without_seed.fingerprint(), []).append(result)
-    for group in groups.values():
-        if len(group) > 1:
-            columns = [[result[key] for result in group if result.get(key) is not None] for key in keys]
-            spreads = [f"{mean(c):.2f} ± {stdev(c):.2f}" if len(c) == len(group) else "" for c in columns]
-            rows.append((f"mean ± s.d. of {len(group)} seeds", *spreads, ""))
-    return rows

@@ -23,6 +23,7 @@ from contune.run import RunFolder
 from contune.train.engine import (
     CHECKED,
     CapturedStep,
+    Part,
     Step,
     can_capture,
     choose_engine,
@@ -98,8 +99,10 @@ class Trainer:
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         self.run_step: Step = self._step
         if self.run.on_nan == "skip":
-            probed = [] if self.probe is None else [self.probe.classifier, self.probe.optimizer]
-            self.run_step = undoable(self._step, [method, self.optimizer, *probed])
+            changed: list[Part] = [method, self.optimizer]
+            if self.probe is not None:
+                changed += [self.probe.classifier, self.probe.optimizer]
+            self.run_step = undoable(self._step, changed)
         if self.engine.captured:
             self.run_step = CapturedStep(self.run_step, self.generator)
 
