@@ -51,14 +51,13 @@ class Finding:
 
 fine, advice, wrong, note = (partial(Finding, mark) for mark in "✓!✗ ")
 
-_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
-_receiver: ContextVar[Callable[[ProgressUpdate], None] | None] = ContextVar("receiver", default=None)
+Receiver = Callable[[ProgressUpdate], None]
+Listener = Callable[[str], None]
+_redirection: ContextVar[tuple[Receiver | None, Listener | None]] = ContextVar("redirection", default=(None, None))
 
 
 @contextmanager
-def redirected(
-    receiver: Callable[[ProgressUpdate], None], listener: Callable[[str], None] | None = None
-) -> Iterator[None]:
+def redirected(receiver: Receiver, listener: Listener | None = None) -> Iterator[None]:
     """Send this thread's progress to `receiver`, a few times a second, and its sentences to `listener`, if any."""
     last = 0.0
 
@@ -69,18 +68,18 @@ def redirected(
             last = now
             receiver(report)
 
-    tokens = _receiver.set(receive), _listener.set(listener)
+    token = _redirection.set((receive, listener))
     try:
         yield
     finally:
-        _receiver.reset(tokens[0])
-        _listener.reset(tokens[1])
+        _redirection.reset(token)
 
 
 def say(text: str = "") -> None:
     """Print lines of plain text. Nothing in them is markup, and control characters are escaped."""
     text = "\n".join(map(printable, text.split("\n")))
-    if (listener := _listener.get()) is not None and _is_main():
+    listener = _redirection.get()[1]
+    if listener is not None and _is_main():
         listener(text)
     else:
         emit(text, sys.stdout)
@@ -131,7 +130,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
 @contextmanager
 def progress(title: str, total: int, *, unit: str = "") -> Iterator[Advance]:
     """A progress bar for `total` pieces of work, which `unit` names: `step`, `image`."""
-    receiver = _receiver.get()
+    receiver = _redirection.get()[0]
     if not _is_main():
         yield lambda done, text: None
     elif receiver is not None:

@@ -13,11 +13,11 @@ from contune.files import check_new_folder, folder_lock, make_parent, write_atom
 from contune.models.saved import ENCODER_FILE
 
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
-_RESULT_KEYS = (
+RESULT_KEYS = {
     "method", "data", "encoder", "split", "epochs", "seed", "seconds", "views_per_second", "measures", "config",
     "hardware", "versions", "git_revision", "finished",
-)  # fmt: skip
-_MEASURE_KEYS = ("name", "top1", "top5", "per_class", "protocol", "split", "num_images")
+}  # fmt: skip
+"""What every result.json has."""
 
 
 class RunFolder:
@@ -69,25 +69,15 @@ class RunFolder:
             values = json.loads(self.result_file.read_text(encoding="utf-8"))
         except ValueError:
             values = None
-        if missing := missing_keys(values):
+        if not isinstance(values, dict) or not values.keys() >= RESULT_KEYS:
             raise UserError(
-                f"{self.result_file} is not a result that contune wrote: no {', '.join(missing[:4])}; "
+                f"{self.result_file} is not a result that contune wrote; "
                 "remove it and repeat the command that made the run to evaluate again"
             )
-        return dict(values)
+        return values
 
     def write_result(self, result: dict[str, Any]) -> None:
         write_atomic(self.result_file, json.dumps(result, indent=2) + "\n")
-
-
-def missing_keys(values: Any) -> list[str]:
-    """What the content of a result.json lacks."""
-    if not isinstance(values, dict):
-        return ["measures"]
-    missing = [key for key in _RESULT_KEYS if key not in values]
-    for measure in values.get("measures", ()):
-        missing += [f"{key} of a measure" for key in _MEASURE_KEYS if key not in measure]
-    return missing
 
 
 def seed_folder(folder: Path, seed: int) -> Path:

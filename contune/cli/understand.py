@@ -234,13 +234,10 @@ def experiment(
     from contune.experiments.plan import read_results
 
     words = arguments or []
-    has_options = draw or any(option is not None for option in (seeds, parallel, out, source, save))
-    if not words and not has_options:
+    if not words:
         show_table(("experiment", "what it compares"), [(name, each.summary) for name, each in EXPERIMENTS.items()])
         say("\nstart one: contune experiment NAME [--seeds 3] [KEY=VALUE ...]")
         return
-    if not words or "=" in words[0]:
-        raise UserError("name an experiment first, such as ci-digits; `contune experiment` alone lists them")
     if words[0] == "verdicts":
         folder = source or Path("results")
         findings = verdicts.find_all(verdicts.read_claims(folder), read_results(folder))

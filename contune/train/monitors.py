@@ -29,6 +29,7 @@ COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""
 GUESSING_SHARE, GUESSING_EPOCHS, GUESSING_STEPS = 0.99, 5, 1000
 """A method is stuck if after this many epochs and steps its loss is still above this share of a guess's."""
+ADVICE = "lower optim.lr or raise method.temperature, in a new folder"
 MAX_SKIPPED_IN_A_ROW = 30
 """If more steps in a row are not finite, the weights themselves are to blame."""
 
@@ -59,7 +60,6 @@ class Guard:
     """run.on_nan: what happens when a step's loss or gradient is not finite. It stops the run or reports the skip."""
 
     policy: str
-    advice: str
     num_skipped: int = 0
     in_a_row: int = 0
 
@@ -76,14 +76,13 @@ class Guard:
             return
         if self.policy == "stop":
             raise UserError(
-                f"{bad[0]}; the last checkpoint is untouched; {self.advice}, or skip such steps with run.on_nan=skip"
+                f"{bad[0]}; the last checkpoint is untouched; {ADVICE}, or skip such steps with run.on_nan=skip"
             )
         self.num_skipped += len(bad)
         say(f"{bad[0]}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
         if self.in_a_row >= MAX_SKIPPED_IN_A_ROW:
             raise UserError(
-                f"{bad[-1]}, as in the {self.in_a_row - 1} steps before it; the last checkpoint is untouched; "
-                f"{self.advice}"
+                f"{bad[-1]}, as in the {self.in_a_row - 1} steps before it; the last checkpoint is untouched; {ADVICE}"
             )
 
 

@@ -87,10 +87,9 @@ class Trainer:
             if loader.labels_N is None:
                 raise UserError("eval.online=true needs labels and this data has none; leave it off")
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
-        advice = f"lower optim.lr (now {optim.lr:g}) or raise method.temperature, in a new folder"
         self.watch = Watch(
             method,
-            Guard(self.run.on_nan, advice),
+            Guard(self.run.on_nan),
             num_views=len(self.augmenter.policies),
             views_per_step=self.views_per_step,
             gradients=self.run.gradients,

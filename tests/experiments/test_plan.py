@@ -222,7 +222,7 @@ def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() ->
         (("ssl-digits", "run.seed=3"), "run.seed"),
         (("fig-batch", "optim.lr=5"), "differ"),
         (("fig-k1-digits", "method.k1=5"), "method.k1"),
-        (("optim.epochs=3",), "name an experiment"),
+        (("optim.epochs=3",), "unknown experiment"),
         (("ci-digits", "--out", "file"), "is a file"),
         (("ci-digits", "--out", "full"), "not empty"),
         (("ssl-digits", "--draw", "--out", "other"), "holds the experiment"),

@@ -40,7 +40,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsLog]
 
 def watch_of(log: MetricsLog, guess: Guess | None = None) -> Watch:
     method: Any = SimpleNamespace(guess=guess)
-    watch = Watch(method, Guard("skip", "advice"), num_views=2, views_per_step=8)
+    watch = Watch(method, Guard("skip"), num_views=2, views_per_step=8)
     watch.begin(log, lambda done, text: None)
     return watch
 
@@ -96,11 +96,11 @@ def test_copies_are_of_the_moment_they_were_made() -> None:
                                             ((1.0, INF), "gradient became inf")])  # fmt: skip
 def test_the_guard_stops_at_the_first_bad_step(pair: tuple[float, float], what: str) -> None:
     with pytest.raises(UserError, match=f"{what} at step 7.*lower optim.lr"):
-        Guard("stop", "lower optim.lr").judge([6, 7, 8], [(1.0, 1.0), pair, (NAN, NAN)])
+        Guard("stop").judge([6, 7, 8], [(1.0, 1.0), pair, (NAN, NAN)])
 
 
 def test_the_guard_counts_skipped_steps_and_gives_up_after_many(capsys: pytest.CaptureFixture[str]) -> None:
-    guard, bad = Guard("skip", "advice"), (NAN, 1.0)
+    guard, bad = Guard("skip"), (NAN, 1.0)
     guard.judge([1, 2, 3], [bad, (1.0, 1.0), bad])
     assert (guard.num_skipped, guard.in_a_row) == (2, 1)
     assert "at step 1" in capsys.readouterr().out
