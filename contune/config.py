@@ -243,20 +243,18 @@ class Config:
 
     def differences(self, other: "Config") -> list[str]:
         """Keys in which two configs differ, apart from machine settings."""
-        mine, theirs = self._meaning(), other._meaning()
+        mine, theirs = self.flat(machine=False), other.flat(machine=False)
         return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
 
     def fingerprint(self) -> str:
         """A hash of eight characters, over everything but machine settings."""
-        return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(self.flat(machine=False), sort_keys=True).encode()).hexdigest()[:8]
 
-    def _meaning(self) -> dict[str, Any]:
-        return {key: value for key, value in self.flat().items() if key not in MACHINE_SETTINGS}
-
-    def flat(self) -> dict[str, Any]:
-        """All values by their dotted keys."""
+    def flat(self, *, machine: bool = True) -> dict[str, Any]:
+        """All values by their dotted keys, with or without machine settings."""
         tree = self.to_dict()
-        return {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
+        every = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
+        return {key: value for key, value in every.items() if machine or key not in MACHINE_SETTINGS}
 
 
 def described(prefix: str = "") -> dict[Description, list[str]]:

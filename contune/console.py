@@ -49,7 +49,8 @@ class Finding:
         return self.mark == "✗"
 
 
-fine, advice, wrong, note = (partial(Finding, mark) for mark in "✓!✗ ")
+fine, advice = partial(Finding, "✓"), partial(Finding, "!")
+wrong, note = partial(Finding, "✗"), partial(Finding, " ")
 
 Receiver = Callable[[ProgressUpdate], None]
 Listener = Callable[[str], None]

@@ -68,17 +68,16 @@ RECIPES: dict[str, Recipe] = {
     "digits-supcon": digits_supcon,
     "digits-ce": digits_cross_entropy,
     "digits-ssl": partial(ssl.recipe, "digits", "tcl-ssl"),
-    **ssl.recipes("digits"),
     "images": images,
     "images-ssl": images_ssl,
-    **paper.recipes("cifar10"),
-    **ssl.recipes("cifar10"),
-    **paper.recipes("cifar100"),
+    **{
+        f"{data}-{method}{ending}": partial(paper.recipe, data, method, epochs)
+        for data in paper.SUPERVISED
+        for ending, epochs in (("", 150), ("-250", 250))
+        for method in ("tcl", "supcon", "ce")
+    },
     "cifar100-best": cifar100_best,
-    **ssl.recipes("cifar100"),
-    **paper.recipes("fmnist"),
-    **paper.recipes("imagenet100"),
-    **ssl.recipes("imagenet100"),
+    **{f"{data}-{method}": partial(ssl.recipe, data, method) for data in ssl.TITLES for method in ssl.ROWS},
 }
 
 

@@ -10,8 +10,6 @@ squash its images to 224×224, then crop with padding. `data.resident_gib=20` ke
 """
 
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 
@@ -99,12 +97,6 @@ SUPERVISED = {
         "ImageNet-100", batch_views=256, lr=0.2, k1=4000, tcl_lr=0.3, encoder="resnet18", image_size=224
     ),
 }
-
-
-def recipes(data: str) -> dict[str, partial[Config]]:
-    """`DATA-METHOD`, 150 epochs in all, and `DATA-METHOD-250`."""
-    kinds = product((("", 150), ("-250", 250)), ("tcl", "supcon", "ce"))
-    return {f"{data}-{method}{ending}": partial(recipe, data, method, epochs) for (ending, epochs), method in kinds}
 
 
 def recipe(data: str, method: str, total_epochs: int) -> Config:

@@ -11,7 +11,6 @@ whole images.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.recipes import paper
@@ -114,11 +113,6 @@ ROWS = {
     "tcl-ssl": Row("TCL on positive triplets", "lars", 0.4, 1e-4, TRIPLETS, settings=paper.TRIPLETS),
 }  # fmt: skip
 """In the order of the paper's table 2."""
-
-
-def recipes(data: str) -> dict[str, partial[Config]]:
-    """`DATA-METHOD` for each row."""
-    return {f"{data}-{name}": partial(recipe, data, name) for name in ROWS}
 
 
 def recipe(data: str, name: str) -> Config:

@@ -142,7 +142,7 @@ def downsampled(
     """
     size = max(1, -(-len(lines) // max_points))
     curves: dict[str, list[float | None]] = {}
-    names = {name for line in lines for name in line}
+    names = set().union(*lines)
     for key in ("epoch", *keys) if names.intersection(keys) else ():
         if key in names:
             curves[key] = []

@@ -112,17 +112,6 @@ def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
     }
 
 
-def gradient_responses(method: Method, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The paper's gradient responses of a step whose output has this state; {} for a loss that is not of this family.
-
-    For TCL also SupCon's responses on the same embeddings.
-    """
-    knobs = method.knobs if isinstance(method, PairwiseMethod) else None
-    if knobs is None:
-        return {}
-    return logged_responses(state["z_ND"], state["groups_N"], knobs, supcon=isinstance(method, TCL))
-
-
 class OnlineProbe:
     """eval.online: a linear classifier that learns from detached features. SGD at 0.1, no decay, as solo-learn's."""
 
@@ -156,8 +145,9 @@ class Watch:
     def __init__(
         self, method: Method, guard: Guard, *, num_views: int, views_per_step: int, gradients: bool = False
     ) -> None:
-        """gradients: whether to log the gradient responses of methods that have any."""
-        self.method, self.guard, self.gradients = method, guard, gradients
+        """gradients: whether to log the paper's gradient responses, for TCL also SupCon's on the same embeddings."""
+        self.method, self.guard = method, guard
+        self.knobs = method.knobs if gradients and isinstance(method, PairwiseMethod) else None
         self.num_views, self.views_per_step = num_views, views_per_step
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, int] = {}
@@ -194,8 +184,9 @@ class Watch:
         """
         self.catch_up()
         now = spread(features_ND, self.num_views)
-        if self.gradients:
-            now |= gradient_responses(self.method, state)
+        if self.knobs is not None:
+            supcon = isinstance(self.method, TCL)
+            now |= logged_responses(state["z_ND"], state["groups_N"], self.knobs, supcon=supcon)
         scalars = torch.stack([*self.sums.values(), *(value.float() for value in now.values())])
         checked = [loss_and_gradient for _, loss_and_gradient in self.pending]
         self.line = {

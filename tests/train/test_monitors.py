@@ -20,7 +20,7 @@ from contune.models import EncoderSpec
 from contune.train import monitors
 from contune.train.engine import TAKEN
 from contune.train.log import CURVES, MetricsLog, read_metrics
-from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch, gradient_responses
+from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
 """Four steps."""
@@ -191,7 +191,7 @@ def test_logged_responses_are_those_of_the_last_step(compared: list[tuple[Tensor
         ("byol", {}, set()),
     ],
 )
-def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: set[str]) -> None:
+def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: set[str], tmp_path: Path) -> None:
     spec = EncoderSpec(
         encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
     )
@@ -199,8 +199,13 @@ def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: s
     encoder, method_class = spec.build(), find_method(name)
     method = method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
     output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
-    found = gradient_responses(method, output.state)
-    assert found.keys() == logged
+    watch = Watch(method, Guard("stop"), num_views=2, views_per_step=16, gradients=True)
+    with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
+        watch.begin(log, lambda done, text: None)
+        watch.add(1, {"loss": output.loss})
+        watch.ask(1, 1.0, 0.1, output.features_ND, output.state)
+    (found,) = read_metrics(tmp_path)
+    assert found.keys() & LOGGED == logged
     assert all(found[key] > 0 for key in OWN & logged)
 
 
