@@ -1,22 +1,32 @@
-"""A run folder whose encoder was never trained, and images for it: enough for all that comes after training."""
+"""A small method, and a run folder whose encoder was never trained, with images: enough for all but training."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from pictures import png as encode_png
 from pictures import random_pixels, write_png
 
+from contune.methods import find_method
+from contune.methods.base import Method
 from contune.models import EncoderSpec, ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, Classifier, save_classifier
 
+SPEC = EncoderSpec(encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,))
 CLASSES = ("cat", "dog", "eel")
 
 
+def small_method(name: str, **settings: Any) -> Method:
+    """For four classes, always with the same weights."""
+    torch.manual_seed(0)
+    encoder, method = SPEC.build(), find_method(name)
+    return method(encoder, int(encoder.num_features), 4, method.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
+
+
 def write_run(folder: Path, *, seed: int = 0, classifier: bool = True) -> Path:
-    spec = EncoderSpec(
-        encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3
-    )
+    spec = replace(SPEC, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
     torch.manual_seed(seed)
     backbone = spec.build()
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small_run import SPEC
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
@@ -9,7 +10,6 @@ from contune.data.augment import Augmenter, build_policy
 from contune.data.loader import ResidentLoader
 from contune.eval import evaluate as module
 from contune.eval.evaluate import Evaluation, evaluate, score
-from contune.models import EncoderSpec
 
 SCORES = torch.tensor(
     [
@@ -20,9 +20,6 @@ SCORES = torch.tensor(
     ]
 )
 NAMES = tuple("abcdefg")
-SPEC = EncoderSpec(
-    encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
-)  # fmt: skip
 
 
 def test_top1_top5_and_per_class_by_hand() -> None:

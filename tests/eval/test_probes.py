@@ -7,17 +7,13 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
+from small_run import SPEC
 from torch import Tensor, nn
 
 from contune.data.augment import Augmenter, build_policy
 from contune.data.loader import ResidentLoader
 from contune.eval import probes
 from contune.eval.probes import extract_features, fit_logistic, knn_scores, train_linear
-from contune.models import EncoderSpec
-
-SPEC = EncoderSpec(
-    encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
-)  # fmt: skip
 
 
 def gaussian(num: int, dim: int = 6, seed: int = 0) -> Tensor:

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import torch
 from command_line import PLAIN, contune, read_lines, train
+from small_run import small_method
 from torch import Tensor, nn
 
 from contune.errors import UserError
-from contune.methods import METHODS, find_method
-from contune.methods.base import Method, Output
-from contune.models import EncoderSpec
+from contune.methods import METHODS
+from contune.methods.base import Output
 from contune.train.engine import (
     CHECKED,
     STEPS_WORTH_COMPILING,
@@ -34,7 +34,6 @@ LONG, LONGER = STEPS_WORTH_COMPILING, STEPS_WORTH_MORE_THAN_FUSED
 QUICK = ("tcl", "byol", "swav")
 """One of each kind; `make test-slow` tests the others."""
 NAN, INF = float("nan"), float("inf")
-SPEC = EncoderSpec(encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, mon
     monkeypatch.setattr(
         torch, "compile", lambda function, **_: compile_with(function, backend="aot_eager", fullgraph=True)
     )
-    method = build(name, **({"projector_dim": 4} if name == "w-mse" else {}))  # more images than dimensions
+    method = small_method(name, **({"projector_dim": 4} if name == "w-mse" else {}))  # more images than dimensions
     views = [torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(view)) for view in range(2)]
     labels = torch.arange(8) % 4
     outputs: list[Output] = []
@@ -92,15 +91,9 @@ def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, mon
     assert outputs[0].metrics.keys() == outputs[1].metrics.keys()
 
 
-def build(name: str, **settings: Any) -> Method:
-    torch.manual_seed(0)
-    encoder, method_class = SPEC.build(), find_method(name)
-    return method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
-
-
 def parts_of(name: str, optimizer: str) -> tuple[Step, list[Any]]:
     """A method with its optimizer and probe, and a step of theirs as the trainer takes it."""
-    method = build(name)
+    method = small_method(name)
     optim = build_optimizer(method, optimizer, lr=0.01, momentum=0.9, weight_decay=1e-4)
     probe = OnlineProbe(method.num_features, 4, CPU)
 

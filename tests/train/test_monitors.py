@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 from command_line import read_lines, train
+from small_run import small_method
 from torch import Tensor
 
 from contune.errors import UserError
 from contune.losses.responses import coefficients
-from contune.methods import find_method
 from contune.methods.base import Guess
 from contune.methods.pairwise import PairwiseMethod
-from contune.models import EncoderSpec
 from contune.train import monitors
 from contune.train.engine import TAKEN
 from contune.train.log import CURVES, MetricsLog, read_metrics
@@ -192,12 +191,7 @@ def test_logged_responses_are_those_of_the_last_step(compared: list[tuple[Tensor
     ],
 )
 def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: set[str], tmp_path: Path) -> None:
-    spec = EncoderSpec(
-        encoder="resnet-mini", stem="auto", norm="batch", image_size=8, channels=1, mean=(0.5,), std=(0.25,)
-    )
-    torch.manual_seed(0)
-    encoder, method_class = spec.build(), find_method(name)
-    method = method_class(encoder, int(encoder.num_features), 4, method_class.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
+    method = small_method(name, **settings)
     output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
     watch = Watch(method, Guard("stop"), num_views=2, views_per_step=16, gradients=True)
     with MetricsLog(tmp_path, resume_step=0, tensorboard=False) as log:
