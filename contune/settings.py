@@ -5,6 +5,7 @@ import inspect
 import textwrap
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, field, fields
 from itertools import pairwise
 from math import isinf
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from contune.errors import UserError, unknown
 
-_KINDS = {bool: "true or false", int: "integer", float: "number", str: "text", type(None): "none"}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "none"}
 _BOUNDS = {"low": ("{:g} or more", ge), "above": ("above {:g}", gt), "high": ("{:g} or less", le)}
 _BOOLS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
 
@@ -47,30 +48,34 @@ def check(settings: Any, prefix: str) -> None:
                 raise UserError(f"{key} must be {words.format(rule[bound])}, got {value}")
 
 
-def parse(text: str, annotation: Any, key: str) -> Any:
-    """The value of `text` under a type annotation; `none` where the annotation allows None."""
+def parse(value: Any, annotation: Any, key: str) -> Any:
+    """The value of a text, or of a number or list from JSON, under a type annotation.
+
+    `none` is None where the annotation allows it. An int is a valid float; a bool is no number.
+    """
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
-        if type(None) in arguments and text.lower() in ("none", "null", ""):
+        if type(None) in arguments and (value is None or str(value).lower() in ("none", "null", "")):
             return None
         words = [word for argument in arguments if get_origin(argument) is Literal for word in get_args(argument)]
-        if text in words:
-            return text
-        return parse(text, next(a for a in arguments if a is not type(None)), key)
+        return value if value in words else parse(value, next(a for a in arguments if a is not type(None)), key)
     if origin is tuple:
-        separator = ";" if ";" in text else ","  # semicolons if the parts contain commas
-        return tuple(parse(part.strip(), arguments[0], key) for part in text.split(separator) if part.strip())
-    if annotation is bool:
-        if text.lower() not in _BOOLS:
-            raise UserError(f"{key} must be true or false, got {text!r}")
-        return _BOOLS[text.lower()]
-    if annotation in (int, float):
-        try:
-            return annotation(text)
-        except ValueError:
-            noun = "a whole number" if annotation is int else "a number"
-            raise UserError(f"{key} must be {noun}, got {text!r}") from None
-    return text
+        if isinstance(value, str):
+            separator = ";" if ";" in value else ","  # semicolons if the parts contain commas
+            value = [part.strip() for part in value.split(separator) if part.strip()]
+        if isinstance(value, list | tuple):
+            return tuple(parse(part, arguments[0], key) for part in value)
+    elif isinstance(value, str):
+        if annotation is bool and value.lower() in _BOOLS:
+            return _BOOLS[value.lower()]
+        if annotation in (int, float):
+            with suppress(ValueError):
+                return annotation(value)
+        if annotation is str or origin is Literal:
+            return value
+    elif type(value) is annotation or (annotation is float and type(value) is int):
+        return value
+    raise UserError(f"{key} must be {_KINDS.get(annotation, 'a list')}, got {str(value)[:80]!r}")
 
 
 def assign(settings: Any, name: str, value: Any, key: str) -> None:
@@ -78,13 +83,7 @@ def assign(settings: Any, name: str, value: Any, key: str) -> None:
     annotations = annotations_of(settings)
     if name not in annotations:
         raise unknown("setting", key, [key.rpartition(".")[0] + "." + known for known in annotations])
-    if isinstance(value, str):
-        value = parse(value, annotations[name], key)
-    else:
-        value = tuple(value) if isinstance(value, list) else value
-        if not _fits(value, annotations[name]):
-            raise UserError(f"{key} cannot be {str(value)[:80]!r}")
-    setattr(settings, name, value)
+    setattr(settings, name, parse(value, annotations[name], key))
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:
@@ -97,20 +96,6 @@ def split_assignment(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise UserError(f"{text!r} is not KEY=VALUE; write for example optim.epochs=100")
     return key.strip(), value.strip()
-
-
-def _fits(value: object, annotation: Any) -> bool:
-    """Whether a value has the type of its field. An int is a valid float; a bool is no number."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, argument) for argument in arguments)
-    if origin is Literal:
-        return value in arguments
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(part, arguments[0]) for part in value)
-    if annotation in (int, float):
-        return isinstance(value, (int, float) if annotation is float else int) and not isinstance(value, bool)
-    return isinstance(value, annotation)
 
 
 class Description(NamedTuple):
@@ -141,12 +126,12 @@ def as_text(value: object) -> str:
 
 
 def _kind(annotation: Any, rule: Mapping[str, Any]) -> str:
-    """`integer, 1 or more`, `number or auto, above 0, 1 or less`, `shuffle or balanced`"""
+    """`a whole number, 1 or more`, `a number or auto, above 0, 1 or less`, `shuffle or balanced`"""
     if "choices" in rule:
         return " or ".join(map(str, rule["choices"]))
     origin = get_origin(annotation)
     parts = get_args(annotation) if origin in (Union, types.UnionType) else (annotation,)
-    kinds = [*(get_args(part) if get_origin(part) is Literal else (_KINDS.get(part, "list"),) for part in parts)]
+    kinds = [*(get_args(part) if get_origin(part) is Literal else (_KINDS.get(part, "a list"),) for part in parts)]
     limits = [words.format(rule[bound]) for bound, (words, _) in _BOUNDS.items() if rule.get(bound) is not None]
     return ", ".join([" or ".join(word for words in kinds for word in words), *limits])
 

@@ -1,9 +1,10 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
@@ -23,9 +24,9 @@ RAW_PIXEL_LIMIT = 2_000_000
 class Evaluation:
     """What was measured, and what a report draws from it."""
 
-    scores: list[dict[str, Any]]
+    scores: list[dict[str, Any]] = field(default_factory=list)
     """Entries of result.json's `measures`: name, top1, top5, per_class, protocol, split, num_images."""
-    features_MD: Tensor
+    features_MD: Tensor | None = None
     """Of the measured split, on the CPU."""
     classifier: Classifier | None = None
     """The one trained with the encoder, else the best probe; None without one label per image or a linear probe."""
@@ -59,7 +60,7 @@ def evaluate(
     train_ND, test_MD = features
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
     if labels_N is None or labels_M is None:
-        return Evaluation(scores=[], features_MD=test_MD.cpu())
+        return Evaluation(features_MD=test_MD.cpu())
 
     found: list[dict[str, Any]] = []
     layers: dict[str, tuple[Tensor, Tensor]] = {}
@@ -100,22 +101,13 @@ def evaluate(
     return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)
 
 
-def average_precisions(scores_NK: Tensor, labels_NK: Tensor) -> dict[int, float]:
-    """In per cent, of each class that has images: the mean of the precision at the place of each of them."""
-    from sklearn.metrics import average_precision_score
-
-    truth_NK, scores = (labels_NK > 0).cpu().numpy(), scores_NK.detach().float().cpu().numpy()
-    present = [k for k in range(truth_NK.shape[1]) if truth_NK[:, k].any()]
-    return {k: 100 * float(average_precision_score(truth_NK[:, k], scores[:, k])) for k in present}
-
-
 def score(
     key: str, scores_NK: Tensor, labels_N: Tensor, class_names: tuple[str, ...], *, protocol: str, split: str
 ) -> dict[str, Any]:
     """An entry of result.json's `measures`: accuracies in per cent of scores (higher is likelier) for K classes.
 
     `top5` is None where there are fewer than six classes. Of a label matrix (N, K), several labels per image, a hit is
-    any of an image's labels, `map` is the mean average precision, and `per_class` has the precision of each class.
+    any of an image's labels, `map` is the mean average precision, and `per_class` has that of each class with images.
     """
     labels_N = labels_N.to(scores_NK.device)
     num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
@@ -127,8 +119,12 @@ def score(
         return float(100 * hit_N.sum().item() / len(hit_N))
 
     if is_matrix:
-        precisions = average_precisions(scores_NK, labels_N)
-        by_class = {class_names[k]: precision for k, precision in precisions.items()}
+        from sklearn.metrics import average_precision_score
+
+        present = (labels_N > 0).any(dim=0).nonzero()[:, 0]
+        truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.detach().float()[:, present]
+        precisions = 100 * average_precision_score(truth_NP.cpu().numpy(), scores_NP.cpu().numpy(), average=None)
+        by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
     else:
         by_class = {class_names[k]: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
     return {
