@@ -1,7 +1,7 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,9 @@ RAW_PIXEL_LIMIT = 2_000_000
 class Evaluation:
     """What was measured, and what a report draws from it."""
 
-    scores: list[dict[str, Any]] = field(default_factory=list)
+    scores: list[dict[str, Any]]
     """Entries of result.json's `measures`: name, top1, top5, per_class, protocol, split, num_images."""
-    features_MD: Tensor | None = None
+    features_MD: Tensor
     """Of the measured split, on the CPU."""
     classifier: Classifier | None = None
     """The one trained with the encoder, else the best probe; None without one label per image or a linear probe."""
@@ -60,7 +60,7 @@ def evaluate(
     train_ND, test_MD = features
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
     if labels_N is None or labels_M is None:
-        return Evaluation(features_MD=test_MD.cpu())
+        return Evaluation(scores=[], features_MD=test_MD.cpu())
 
     found: list[dict[str, Any]] = []
     layers: dict[str, tuple[Tensor, Tensor]] = {}

@@ -215,12 +215,7 @@ def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
 
 MPS_CONTROL = "nvidia-cuda-mps-control"
 MPS_PIPES, MPS_LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-FIRST_CONTEXT = """
-import ctypes
-cuda, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
-failed = cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0)
-raise SystemExit(failed or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-"""
+FIRST_CONTEXT = "import torch; torch.zeros(1, device='cuda')"
 """A program that only opens the GPU: without rights the service starts and serves nobody."""
 
 

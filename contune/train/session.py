@@ -85,10 +85,10 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
             return {}
 
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
-        evaluation = Evaluation()
+        evaluation = classifier = None
         if test_loader is not None:
             evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, method.classifier)
-        classifier, features_MD = evaluation.classifier, evaluation.features_MD
+            classifier = evaluation.classifier
         if classifier is not None:
             save_classifier(folder.path / CLASSIFIER_FILE, classifier)
         lap("measuring")
@@ -96,7 +96,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         metrics = read_metrics(folder.path)
         result = build_result(
             config.to_dict(),
-            evaluation.scores,
+            [] if evaluation is None else evaluation.scores,
             hardware=hardware_name(setup.device),
             seconds=trainer.seconds,
             views_per_second=trainer.num_steps * trainer.views_per_step / (trainer.seconds or 1.0),
@@ -119,8 +119,8 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
                     images=replace(test_set, labels=None) if test_set and method.multilabel else test_set,
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
-                    features_MD=features_MD,
-                    predicted_M=classifier.predict(features_MD) if classifier and features_MD is not None else None,
+                    features_MD=None if evaluation is None else evaluation.features_MD,
+                    predicted_M=classifier.predict(evaluation.features_MD) if evaluation and classifier else None,
                     predicted_by=classifier.measure if classifier else "",
                 )
             lap("report")
@@ -153,13 +153,11 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
 def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] = ()) -> dict[str, Any]:
     """Evaluate a finished run's encoder again; `overrides` may name other data or other protocols."""
     folder = RunFolder(folder)
-    overrides = [overrides] if isinstance(overrides, str) else overrides
-    for text in overrides:
-        key = text.partition("=")[0].strip()
-        if key.partition(".")[0] in ("model", "method", "optim") or key in ("data.image_size", "data.channels"):
-            raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
     config = folder.config().override(overrides)
     different = folder.config().differences(config)
+    for key in different:
+        if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
+            raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
     dataset, split = setup.dataset, config.eval.split

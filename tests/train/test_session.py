@@ -68,7 +68,7 @@ def test_a_finished_run_is_reused_and_evaluated_again(
     assert evaluate_run(folder.path, "eval.knn_k=1")["measures"] != result["measures"]
     assert {path: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
     with pytest.raises(UserError, match=r"optim\.epochs is fixed"):
-        evaluate_run(folder, "optim.epochs=1")
+        evaluate_run(folder, "optim.epochs=2")
     with pytest.raises(UserError, match="training images"):
         evaluate_run(folder, ["eval.split=val", "data.val_fraction=0.5"])
     with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):
