@@ -24,7 +24,6 @@ Advance = Callable[[int, str], None]
 """Call it with the amount done so far and a short text to show next to the bar."""
 
 SECONDS_BETWEEN_LINES = 10.0
-SECONDS_BETWEEN_REPORTS = 0.2
 
 
 class ProgressUpdate(NamedTuple):
@@ -59,17 +58,8 @@ _redirection: ContextVar[tuple[Receiver | None, Listener | None]] = ContextVar("
 
 @contextmanager
 def redirected(receiver: Receiver, listener: Listener | None = None) -> Iterator[None]:
-    """Send this thread's progress to `receiver`, a few times a second, and its sentences to `listener`, if any."""
-    last = 0.0
-
-    def receive(report: ProgressUpdate) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= SECONDS_BETWEEN_REPORTS or report.done == report.total:
-            last = now
-            receiver(report)
-
-    token = _redirection.set((receive, listener))
+    """Send this thread's progress to `receiver`, and its sentences to `listener`, if any."""
+    token = _redirection.set((receiver, listener))
     try:
         yield
     finally:

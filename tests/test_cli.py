@@ -103,13 +103,8 @@ def test_the_default_folder_is_named_after_recipe_and_settings(tmp_path: Path, m
     assert len(name) == len("digits-ce-") + 8
 
 
-def test_eval_repeats_and_changes_the_protocol(digits_run: tuple[Path, str], photos: Path) -> None:
+def test_eval_changes_the_protocol(digits_run: tuple[Path, str], photos: Path) -> None:
     folder, _ = digits_run
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    printed = succeed("eval", folder).out
-    for measure in read_json(folder / "result.json")["measures"]:
-        assert f"{measure['top1']:.2f}" in printed
-    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     printed = succeed("eval", folder, "eval.linear=paper", "eval.linear_epochs=2", "eval.knn_k=3").out
     assert "linear probe, the paper's" in printed
     assert "k=3, T=0.1" in printed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from contune.config import MACHINE_SETTINGS, Config
-from contune.errors import UserError, unknown
+from contune.errors import UserError
 from contune.recipes import RECIPES
 
 
@@ -128,10 +128,3 @@ def test_files_that_are_no_config(text: str, words: str, tmp_path: Path) -> None
     for path in (tmp_path / "absent.json", tmp_path):
         with pytest.raises(UserError, match="cannot read"):
             Config.load(path)
-
-
-def test_unknown_names_show_the_nearest_or_the_first() -> None:
-    assert "did you mean apple?" in str(unknown("fruit", "aple", ["kiwi", "apple"]))
-    assert "choose from apple, kiwi" in str(unknown("fruit", None, ["kiwi", "apple"]))
-    many = str(unknown("encoder", "xyz", [f"model{number:04}" for number in range(1300)]))
-    assert many.endswith("and 1,276 more")

@@ -99,19 +99,15 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest complete checkpoint, or None if the folder has none. Says so if the newest file is damaged."""
-    damaged: list[str] = []
-    for name in (CHECKPOINT, PREVIOUS):
-        path = folder / name
-        if not path.exists():
-            continue
-        state = read_checkpoint(path, device)
+    names = [name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()]
+    for name in names:
+        state = read_checkpoint(folder / name, device)
         if state is not None:
-            if damaged:
-                say(f"{damaged[0]} in {folder} is damaged; resuming from the previous one, at step {state['step']}")
+            if name != names[0]:
+                say(f"{names[0]} in {folder} is damaged; resuming from the previous one, at step {state['step']}")
             return state
-        damaged.append(name)
-    if damaged:
-        raise UserError(f"{' and '.join(damaged)} in {folder} cannot be read; remove the folder to start over")
+    if names:
+        raise UserError(f"{' and '.join(names)} in {folder} cannot be read; remove the folder to start over")
     return None
 
 

@@ -228,7 +228,7 @@ class Trainer:
                 self.method.load_state_dict(state["method"])
                 if self.probe is not None:
                     self.probe.load_state_dict(state["probe"])
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UserError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise UserError(
                 f"the checkpoint in {self.folder.path} is not one of this run ({type(error).__name__}: {error}); "
                 "remove the folder to start over"
@@ -241,6 +241,7 @@ class Trainer:
     def release_memory(self) -> None:
         """After `fit`: free the captured step with its memory pool, and the gradients, for the evaluation."""
         del self.run_step, self.model, self.watch
+        vars(self).pop("measured", None)  # missing after 0 steps
         self.optimizer.zero_grad(set_to_none=True)
         self.probe = None
         if self.setup.device.type == "cuda":
