@@ -162,7 +162,8 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
         bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
         if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
             shown_at[number] = now
-            count, left = f"{report.done:,}/{report.total:,}", f"{time_left.render(job)} left"
+            count = f"{report.done:,}/{report.total:,}"
+            left = f"{time_left.render(job)} left" if job.time_remaining else ""  # not known at first, then 0
             words = (f"{job.description}:", report.title, report.unit, count, report.text, left)
             emit(" ".join(filter(None, words)), sys.stderr)
 
