@@ -19,7 +19,7 @@ from torch import Tensor
 from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, decode_pieces, peek, whole
-from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
+from contune.data.folder import folder_splits, holds_images, read_classes, search_places, visible_folders
 from contune.data.images import (
     Dataset,
     EncodedImages,
@@ -31,7 +31,7 @@ from contune.data.images import (
     num_workers,
     ranges,
 )
-from contune.data.parquet import find_shards, named_parquet, parquet_splits
+from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
 from contune.errors import MOST_NAMES, UserError, unknown
 from contune.files import expanded
@@ -42,8 +42,8 @@ _TASK = 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
     "digits": lambda root, classes, label_column: digits_splits(),
-    "cifar10": lambda root, classes, label_column: cifar("cifar10", root, label_column),
-    "cifar100": lambda root, classes, label_column: cifar("cifar100", root, label_column),
+    "cifar10": lambda root, classes, label_column: cifar_splits("cifar10", root, label_column),
+    "cifar100": lambda root, classes, label_column: cifar_splits("cifar100", root, label_column),
     "fmnist": lambda root, classes, label_column: fashion_splits(root, label_column),
     "imagenet100": lambda root, classes, label_column: imagenet100_splits(root, classes),
 }
@@ -258,10 +258,60 @@ def digits_splits() -> Splits:
     )
 
 
-def cifar(name: str, root: str | None, label_column: str | None) -> Splits:
-    from contune.data.cifar import cifar_splits  # only here: few runs need this reader
+def named_parquet(
+    name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, source: str, reader: str
+) -> Splits:
+    """The shards of a named data set in `place/name`, or directly in a root that the user gave.
 
-    return cifar_splits(name, root, label_column)
+    Without any, the error names the `source` of the data and torchvision's `reader`, which can download it.
+    """
+    places = search_places(root)
+    for path in [*(place / name for place in places), *([] if root is None else places)]:
+        if path.exists() and find_shards(path):
+            splits = parquet_splits(path, label_column)
+            if label_column is None and len(splits.class_names) != num_classes:
+                raise UserError(
+                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
+                    "use its path instead of the name"
+                )
+            return replace(splits, traits=traits, maybe_labels=())
+    raise UserError(
+        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
+        f"get it from {source}, or run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
+        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
+    )
+
+
+CIFAR = {
+    "cifar10": Traits(image_size=32, channels=3, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
+    "cifar100": Traits(image_size=32, channels=3, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+}
+
+
+def cifar_splits(name: str, root: str | None, label_column: str | None) -> Splits:
+    """The unpacked archive, or parquet. torchvision compares the archive's checksums before it unpickles anything."""
+    from contune.device import torchvision  # takes a second to import
+
+    reader = getattr(torchvision.datasets, name.upper())
+    places = [folder for place in search_places(root) for folder in (place, place.absolute().parent)]
+    folder = next((place for place in places if (place / reader.base_folder).is_dir()), None)
+    if folder is None:
+        source, num_classes = "https://www.cs.toronto.edu/~kriz/cifar.html", int(name.removeprefix("cifar"))
+        return named_parquet(name, root, label_column, num_classes, CIFAR[name], source, name.upper())
+    try:
+        parts = {part: reader(folder, train=part == "train") for part in ("train", "test")}
+    except RuntimeError as error:
+        where = str(folder / reader.base_folder)
+        raise UserError(f"a file in {where!r} is missing or damaged; unpack the CIFAR archive again") from error
+    sets = {
+        part: ImageSet(
+            images=TensorImages(torch.from_numpy(found.data).permute(0, 3, 1, 2)),
+            labels=torch.tensor(found.targets),
+            names=[f"{name}/{part}#{row}" for row in range(len(found))],
+        )
+        for part, found in parts.items()
+    }
+    return Splits(**sets, class_names=tuple(parts["train"].classes), traits=CIFAR[name])
 
 
 FASHION_CLASSES = (
@@ -274,17 +324,13 @@ DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
     """Fashion-MNIST from its idx files (torchvision's folder or Debian's package), or parquet."""
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    places = search_places(root)
-    folders = [place / folder for place in places for folder in FASHION_FOLDERS]
+    folders = [place / folder for place in search_places(root) for folder in FASHION_FOLDERS]
     for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
             return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
-    shards = named_parquet("fmnist", root, label_column, len(FASHION_CLASSES))
-    if shards is None:
-        source = "https://github.com/zalandoresearch/fashion-mnist or Debian's dataset-fashion-mnist"
-        raise missing("fmnist", places, FASHION_FOLDERS[0], source=source, torchvision="FashionMNIST")
-    return replace(shards, traits=traits, maybe_labels=())
+    source = "https://github.com/zalandoresearch/fashion-mnist or Debian's dataset-fashion-mnist"
+    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, source, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:

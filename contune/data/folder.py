@@ -24,16 +24,6 @@ def search_places(root: str | None) -> list[Path]:
     return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
 
-def missing(name: str, places: list[Path], folder: str, *, source: str, torchvision: str) -> UserError:
-    """The error for a named data set that is not on this disk."""
-    looked = " or ".join(str(place / folder) for place in places)
-    return UserError(
-        f"{name} was not found (no {looked}), and contune downloads nothing; get it from {source}, "
-        f"or run torchvision.datasets.{torchvision}({str(places[0])!r}, download=True), "
-        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
-    )
-
-
 def visible_files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
     """Sorted paths of all files with one of these endings. Skips hidden files and folders.
 

@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
-from contune.data.folder import search_places, visible_files
+from contune.data.folder import visible_files
 from contune.data.images import EncodedImages, ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
-from contune.files import expanded
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
@@ -121,21 +120,6 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
         class_names=class_names if labels else (),
         maybe_labels=tuple(others) if label is None else (),
     )
-
-
-def named_parquet(name: str, root: str | None, label_column: str | None, num_classes: int) -> Splits | None:
-    """Shards of a named data set in `place/name`, or directly in a root that the user gave; None without any."""
-    candidates = [place / name for place in search_places(root)]
-    for path in [*candidates, *([] if root is None else [expanded(root)])]:
-        if path.exists() and find_shards(path):
-            splits = parquet_splits(path, label_column)
-            if label_column is None and len(splits.class_names) != num_classes:
-                raise UserError(
-                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
-                    "use its path instead of the name"
-                )
-            return splits
-    return None
 
 
 def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImages, list[Any]]:
