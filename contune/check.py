@@ -9,11 +9,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits, where_labels_may_be
 from contune.data.decode import Broken, BrokenImageError, is_gray, open_picture, pieces_of, read_bytes, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
-from contune.data.images import Images, TensorImages, map_in_workers, num_workers, ranges
+from contune.data.images import ImageSet, map_images, num_workers
 from contune.data.parquet import find_shards
 from contune.files import expanded
 
@@ -21,7 +23,7 @@ LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
 SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
 COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
-_TASK = 64
+_AT_ONCE = 64
 
 
 class Inspection(NamedTuple):
@@ -121,10 +123,10 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         labels = None if images.labels is None else [splits.class_names[label] for label in images.labels.tolist()]
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
-        tasks, num = ranges(len(images), _TASK), num_workers(len(images), workers)
-        results = map_in_workers(partial(inspect, images.images), tasks, workers=num)
+        num = num_workers(len(images), workers)
+        results = map_images(partial(inspect, images), range(len(images)), at_once=_AT_ONCE, workers=num)
         with progress(part, len(images), unit="image") as advance:
-            for index, one in enumerate(inspection for task in results for inspection in task):
+            for index, one in enumerate(results):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
                 if one.reason is not None:
@@ -149,19 +151,15 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
 
 
-def inspect(images: Images, task: range) -> list[Inspection]:
-    return [_inspect(images, index) for index in task]
-
-
-def _inspect(images: Images, index: int) -> Inspection:
-    if isinstance(images, TensorImages):
-        x_SSC = images.tensor[index].permute(1, 2, 0).numpy()
+def inspect(images: ImageSet, index: int) -> Inspection:
+    if isinstance(images.images, Tensor):
+        x_SSC = images.images[index].permute(1, 2, 0).numpy()
         height, width, channels = x_SSC.shape
         kind, gray, content = "pixels", channels == 1, x_SSC.tobytes()
     else:
         name = images.names[index]
         try:
-            content = read_bytes(images.sources[index], name)
+            content = read_bytes(images.images[index], name)
             with open_picture(content, name) as image:
                 width, height, kind, gray = image.width, image.height, image.format or "", is_gray(image)
                 side = min(LARGEST_COMPARED, width, height)

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -25,10 +25,10 @@ import torch
 from PIL import Image, ImageOps
 
 from contune.console import progress
-from contune.data import EncodedImages, ImageSet, TensorImages
-from contune.data.decode import RESIZES, Broken, BrokenImageError
+from contune.data import ImageSet
+from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, path_as_text, split_folders, visible_files
-from contune.data.images import map_in_workers, num_workers, ranges
+from contune.data.images import num_workers
 from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
@@ -40,7 +40,6 @@ KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
-_TASK = 32
 _METADATA = b"contune"
 
 Pictures = str | Path | Sequence[str | Path | Image.Image]
@@ -52,7 +51,7 @@ class Source:
     """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
 
     num: int
-    parts: Sequence[Callable[[], tuple[EncodedImages, list[str | None]]]]
+    parts: Sequence[Callable[[], tuple[ImageSet, list[str | None]]]]
     """Each opens one part."""
 
 
@@ -76,7 +75,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
             raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
-        listed = EncodedImages(paths, list(map(path_as_text, paths)))
+        listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
     else:
         listed = _listed(images)
         labels = [None] * len(listed)
@@ -85,7 +84,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
     return Source(len(listed), [lambda: (listed, labels)])
 
 
-def _open_shard(shard: str, label_column: str | None) -> tuple[EncodedImages, list[str | None]]:
+def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[str | None]]:
     """With labels as text, as training names the classes; None for a row without a label."""
     schema = read_schema(shard)
     label = label_of(schema, label_column, shard)
@@ -112,7 +111,7 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     return [path_as_text(names[0]) if names else None for names in folders]
 
 
-def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
+def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
     """Paths and PIL images as picture files. An image that cannot be read is an empty file."""
     if not isinstance(items, Sequence) or not items:
         raise UserError(
@@ -130,7 +129,7 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
             names.append(path_as_text(path))
         else:
             raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
-    return EncodedImages(sources, names)
+    return ImageSet(images=sources, names=names)
 
 
 def _picture_bytes(picture: Image.Image) -> bytes:
@@ -157,8 +156,7 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
             raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
         return splits.train, splits.class_names
     if isinstance(images, Sequence) and len(images) and isinstance(images[0], str | Path | Image.Image):
-        listed = _listed(images)
-        return ImageSet(images=listed, labels=None, names=listed.names), ()
+        return _listed(images), ()
     pixels = np.asarray(images)
     x_NHWC = pixels[..., None] if pixels.ndim == 3 else pixels
     if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] not in (1, 3) or 0 in x_NHWC.shape:
@@ -168,7 +166,7 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
         )
     x_NCHW = torch.from_numpy(np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)))
     names = [f"images#{number}" for number in range(len(x_NCHW))]
-    return ImageSet(images=TensorImages(x_NCHW), labels=None, names=names), ()
+    return ImageSet(images=x_NCHW, names=names), ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,15 +210,14 @@ def embed(
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
     place, num_processes = choose_device(device), num_workers(source.num, workers)
-    autocast = choose_autocast("auto", place)
+    autocast, spec = choose_autocast("auto", place), encoder.spec
 
     def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
         for open_part in source.parts:
             images, labels = open_part()
-            images = replace(images, cut=RESIZES[encoder.spec.resize], bits=encoder.spec.bits)
-            decode = partial(_decode_range, images, encoder.spec.image_size, encoder.spec.channels)
-            tasks = map_in_workers(decode, ranges(len(images), _TASK), workers=num_processes)
-            yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
+            images = images.as_seen_with(spec.resize, spec.bits)
+            pixels = images.decode_all(spec.image_size, spec.channels, workers=num_processes)
+            yield from zip(images.names, labels, pixels, strict=True)
 
     def embedded() -> Iterator[Embedded]:
         encoder.to(place)
@@ -247,16 +244,6 @@ def embed(
             )
 
     return embedded()
-
-
-def _decode_range(images: EncodedImages, size: int, channels: int, task: range) -> list[np.ndarray | BrokenImageError]:
-    decoded: list[np.ndarray | BrokenImageError] = []
-    for index in task:
-        try:
-            decoded.append(images.decode(index, size, channels))
-        except BrokenImageError as error:
-            decoded.append(error)
-    return decoded
 
 
 def none_decoded(broken: Sequence[Broken]) -> UserError:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from contune.console import plural, progress
-from contune.data import EncodedImages, ImageSet
+from contune.data import ImageSet
 from contune.data.decode import Broken
 from contune.data.parquet import Spool, read_shard
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
@@ -139,9 +139,9 @@ def _picture(path: str) -> str:
     shard, _, row = path.rpartition("#")
     try:
         if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
-            images = read_shard(shard, None, Spool())[0].pick(np.array([int(row)]))
+            images = read_shard(shard, None, Spool())[0].subset([int(row)])
         else:
-            images = EncodedImages([path], [path])
-        return thumbnail(ImageSet(images=images, labels=None, names=[path]), 0, 3, escape(path))
+            images = ImageSet(images=[path], names=[path])
+        return thumbnail(images, 0, 3, escape(path))
     except (UserError, IndexError):
         return '<p class="missing">no picture there</p>'

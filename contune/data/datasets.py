@@ -9,7 +9,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +17,14 @@ from torch import Tensor
 
 from contune import distributed
 from contune.console import progress
-from contune.data.decode import Broken, BrokenImageError, decode_pieces, peek, whole
+from contune.data.decode import Broken, BrokenImageError, peek
 from contune.data.folder import folder_splits, holds_images, read_classes, search_places, visible_folders
 from contune.data.images import (
     Dataset,
-    EncodedImages,
     ImageSet,
     Splits,
-    TensorImages,
     Traits,
-    map_in_workers,
     num_workers,
-    ranges,
 )
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
@@ -38,7 +33,6 @@ from contune.files import expanded
 
 BROKEN = ("stop", "skip")
 NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
-_TASK = 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
     "digits": lambda root, classes, label_column: digits_splits(),
@@ -180,15 +174,16 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     kept: dict[str, ImageSet] = {}
     for part in ("train", "test", "val"):
         images: ImageSet | None = getattr(splits, part)
-        if images is None or not isinstance(images.images, EncodedImages):
+        if images is None or isinstance(images.images, Tensor):
             continue
-        tasks = ranges(len(images), _TASK)[distributed.rank() :: distributed.world_size()]
+        indices = range(distributed.rank(), len(images), distributed.world_size())
+        decoded = images.decode_all(1, 3, workers=num_workers(len(images)), indices=indices)
         found: dict[int, str] = {}
-        with progress(f"check {part}", len(tasks) * _TASK, unit="image") as advance:
-            reasons = map_in_workers(partial(_broken_in, images.images), tasks, workers=num_workers(len(images)))
-            for number, new in enumerate(reasons, 1):
-                found |= new
-                advance(number * _TASK, f"{len(found)} broken" if found else "")
+        with progress(f"check {part}", len(indices), unit="image") as advance:
+            for number, (index, x_CSS) in enumerate(zip(indices, decoded, strict=True), 1):
+                if isinstance(x_CSS, BrokenImageError):
+                    found[index] = x_CSS.reason
+                advance(number, f"{len(found)} broken" if found else "")
         found = {index: reason for share in distributed.gather_objects(found) for index, reason in share.items()}
         if len(found) == len(images):
             raise UserError(f"no {part} image can be decoded; the first, {images.names[0]!r}, {found[0]}")
@@ -198,29 +193,19 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     return replace(splits, **kept), tuple(skipped)  # type: ignore[arg-type]  # all three are ImageSets
 
 
-def _broken_in(images: EncodedImages, task: range) -> dict[int, str]:
-    reasons: dict[int, str] = {}
-    for index in task:
-        try:
-            decode_pieces(images.sources[index], images.names[index], whole, size=1, channels=3)
-        except BrokenImageError as error:
-            reasons[index] = error.reason
-    return reasons
-
-
 def measure(train: ImageSet, full_range: bool = False) -> Traits:
     """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
     positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
     sample = train.subset(positions)
     bits = 16
-    if isinstance(sample.images, TensorImages):
-        image_size, channels = min(sample.images.tensor.shape[2:]), sample.images.tensor.shape[1]
+    if isinstance(sample.images, Tensor):
+        image_size, channels = min(sample.images.shape[2:]), sample.images.shape[1]
     else:
-        peeks = [peek(source, name) for source, name in zip(sample.images.sources, sample.names, strict=True)]
+        peeks = [peek(source, name) for source, name in zip(sample.images, sample.names, strict=True)]
         image_size = Counter(side for side, _, _ in peeks).most_common(1)[0][0]
         channels = 1 if all(gray for _, gray, _ in peeks) else 3
         bits = 16 if full_range else max(used for _, _, used in peeks) or 16
-        sample = replace(sample, images=replace(sample.images, bits=bits))
+        sample = replace(sample, bits=bits)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits)
 
@@ -249,7 +234,7 @@ def digits_splits() -> Splits:
     x_N1HW = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
     half = len(labels) // 2
-    everything = ImageSet(images=TensorImages(x_N1HW), labels=labels, names=[f"digits#{row}" for row in range(1797)])
+    everything = ImageSet(images=x_N1HW, labels=labels, names=[f"digits#{row}" for row in range(1797)])
     return Splits(
         train=everything.subset(range(half)),
         test=everything.subset(range(half, len(labels))),
@@ -299,19 +284,19 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
         source, num_classes = "https://www.cs.toronto.edu/~kriz/cifar.html", int(name.removeprefix("cifar"))
         return named_parquet(name, root, label_column, num_classes, CIFAR[name], source, name.upper())
     try:
-        parts = {part: reader(folder, train=part == "train") for part in ("train", "test")}
+        train, test = (reader(folder, train=is_train) for is_train in (True, False))
     except RuntimeError as error:
         where = str(folder / reader.base_folder)
         raise UserError(f"a file in {where!r} is missing or damaged; unpack the CIFAR archive again") from error
-    sets = {
-        part: ImageSet(
-            images=TensorImages(torch.from_numpy(found.data).permute(0, 3, 1, 2)),
-            labels=torch.tensor(found.targets),
-            names=[f"{name}/{part}#{row}" for row in range(len(found))],
+    parts = [
+        ImageSet(
+            images=torch.from_numpy(part.data).permute(0, 3, 1, 2),
+            labels=torch.tensor(part.targets),
+            names=[f"{name}/{split}#{row}" for row in range(len(part))],
         )
-        for part, found in parts.items()
-    }
-    return Splits(**sets, class_names=tuple(parts["train"].classes), traits=CIFAR[name])
+        for split, part in (("train", train), ("test", test))
+    ]
+    return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
 
 
 FASHION_CLASSES = (
@@ -338,7 +323,7 @@ def _read_fashion(folder: Path, prefix: str) -> ImageSet:
     if x_NHW.ndim != 3 or labels.shape != x_NHW.shape[:1]:
         raise UserError(f"the {prefix} images and labels in {str(folder)!r} do not match; fetch all four files again")
     return ImageSet(
-        images=TensorImages(torch.from_numpy(x_NHW).unsqueeze(1)),
+        images=torch.from_numpy(x_NHW).unsqueeze(1),
         labels=torch.from_numpy(labels).long(),
         names=[f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels))],
     )

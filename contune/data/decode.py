@@ -192,10 +192,6 @@ def to_array(image: Image.Image, channels: int) -> np.ndarray:
     return np.atleast_3d(np.array(image))
 
 
-def channels_first(x_HWC: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
-
-
 def reduction(pieces: Sequence[Piece], size: int) -> int:
     """The largest factor that leaves every piece twice `size` pixels; 1 for exact pieces."""
     spare = min(0 if piece.exact else min(piece.height, piece.width) for piece in pieces) // (_SPARE * size)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from contune.data.images import EncodedImages, ImageSet, Splits
+from contune.data.images import ImageSet, Splits
 from contune.errors import UserError
 from contune.files import expanded
 
@@ -104,7 +104,7 @@ def read_classes(folder: Path, class_names: Sequence[str]) -> ImageSet:
         inside = visible_files(folder / name, IMAGE_SUFFIXES) if (folder / name).is_dir() else []
         paths += inside
         labels += [label] * len(inside)
-    return ImageSet(images=EncodedImages(paths, paths), labels=torch.tensor(labels, dtype=torch.int64), names=paths)
+    return ImageSet(images=paths, labels=torch.tensor(labels, dtype=torch.int64), names=paths)
 
 
 def _read_flat(folder: Path) -> ImageSet:
@@ -112,7 +112,7 @@ def _read_flat(folder: Path) -> ImageSet:
     if not paths:
         endings = ", ".join(IMAGE_SUFFIXES)
         raise UserError(f"{str(folder)!r} holds no image; add files, or a folder of them per class ({endings})")
-    return ImageSet(images=EncodedImages(paths, paths), labels=None, names=paths)
+    return ImageSet(images=paths, names=paths)
 
 
 def path_as_text(path: str) -> str:

@@ -6,6 +6,7 @@ import re
 import tempfile
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
 from contune.data.folder import visible_files
-from contune.data.images import EncodedImages, ImageSet, Splits, distinct
+from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
@@ -91,7 +92,7 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     by_split = _by_split(find_shards(path), path)
     schemas = {split: _common_schema(shards) for split, shards in by_split.items()}
     label = label_of(schemas["train"], label_column, str(path))
-    sets: dict[str, EncodedImages] = {}
+    sets: dict[str, ImageSet] = {}
     values: dict[str, list[Any]] = {}
     for split, shards in by_split.items():
         own_label = label if label in schemas[split].names else None
@@ -100,17 +101,15 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
         spool = Spool()
         for shard in shards:
             images, shard_labels = read_shard(shard, own_label, spool)
-            sources += images.sources
+            sources += images.images
             names += images.names
             if own_label is not None:
                 values.setdefault(split, []).extend(shard_labels)
         if not sources:
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
-        sets[split] = EncodedImages(sources, names)
+        sets[split] = ImageSet(images=sources, names=names)
     labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
-    parts = {
-        split: ImageSet(images=images, labels=labels.get(split), names=images.names) for split, images in sets.items()
-    }
+    parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
     image = image_column(schemas["train"], str(path))
     others = [field.name for field in schemas["train"] if field.name != image and _is_label(field.type)]
     return Splits(
@@ -122,7 +121,7 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     )
 
 
-def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImages, list[Any]]:
+def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[ImageSet, list[Any]]:
     """The encoded images of a shard, named 'shard#row', and its labels."""
     sources: list[Encoded] = []
     values: list[Any] = []
@@ -140,7 +139,7 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImag
                 values += [once.setdefault(value, value) for value in labels]
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-    return EncodedImages(sources, [f"{shard}#{row}" for row in range(len(sources))]), values
+    return ImageSet(images=sources, names=[f"{shard}#{row}" for row in range(len(sources))]), values
 
 
 def read_schema(shard: str) -> Any:

@@ -15,7 +15,7 @@ from pictures import WAYS, labels_of, png, random_pixels, write_png
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from contune.data import DATASETS, ImageSet, TensorImages, holdout, load_dataset
+from contune.data import DATASETS, ImageSet, holdout, load_dataset
 from contune.data.datasets import NUM_SAMPLED, measure, moments
 from contune.errors import UserError
 
@@ -85,7 +85,7 @@ def test_moments_are_per_channel_over_all_pixels() -> None:
 def test_evenly_spaced_training_images_are_measured(tmp_path: Path) -> None:
     num = 3 * NUM_SAMPLED
     x_N1HW = torch.arange(num, dtype=torch.int64).mul(255).div(num - 1).round().to(torch.uint8).view(-1, 1, 1, 1)
-    ramp = ImageSet(images=TensorImages(x_N1HW.expand(-1, 1, 1, 2)), labels=None, names=[""] * num)
+    ramp = ImageSet(images=x_N1HW.expand(-1, 1, 1, 2), names=[""] * num)
     traits = measure(ramp)
     assert traits.mean[0] == pytest.approx(0.5, abs=1e-3)
     assert (traits.image_size, traits.channels) == (1, 1)

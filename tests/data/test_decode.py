@@ -16,7 +16,7 @@ from pictures import WAYS, as_image, bomb, encoded, random_pixels
 from PIL import Image
 
 from contune.check import inspect
-from contune.data import EncodedImages
+from contune.data import ImageSet
 from contune.data.decode import (
     BrokenImageError,
     Encoded,
@@ -37,7 +37,7 @@ BOXES = [(0, 0, 75, 100), (10, 20, 40, 30), (3, 50, 17, 49), (60, 0, 15, 100), (
 
 
 def decode(source: str | bytes, size: int | None = None, channels: int = 3) -> np.ndarray:
-    return EncodedImages([source], ["the file"]).decode(0, size, channels)
+    return ImageSet(images=[source], names=["the file"]).decode(0, size, channels)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP", "TIFF", "PPM"])
@@ -158,7 +158,7 @@ def test_every_kind_of_broken_file_has_the_same_reason_for_every_reader(tmp_path
         with pytest.raises(BrokenImageError, match="'the file'") as caught:
             decode(path, size=size)
         reasons.append(caught.value.reason)
-    assert reasons[0] == reasons[1] == inspect(EncodedImages([path], ["the file"]), range(1))[0].reason
+    assert reasons[0] == reasons[1] == inspect(ImageSet(images=[path], names=["the file"]), 0).reason
     assert reasons[0].startswith(begins)
 
 
