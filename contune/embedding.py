@@ -4,12 +4,10 @@ Worker processes decode the images, the device encodes them, and only a few batc
 Shapes: N images, B images of a batch, C channels, H height, W width, S side, D features, K classes.
 """
 
-import csv
 import hashlib
 import io
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -23,9 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from PIL import Image, ImageOps
+from pyarrow.csv import write_csv
 
 from contune.console import progress
 from contune.data import ImageSet
+from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
@@ -60,7 +60,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
     if isinstance(images, str | Path):
         path = expanded(images)
         if not os.path.lexists(path):
-            raise UserError(f"there is no file or folder at {str(images)!r}")
+            raise no_such_place(str(images))
         try:
             if shards := find_shards(path):
                 for shard in shards:
@@ -268,7 +268,7 @@ def write_embeddings(
         raise unknown("dtype", dtype, KINDS)
     check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
     check_like(out, lambda path: Stored.open(path) is not None)
-    encoder, source, began = load_encoder(run), open_source(images, label_column), time.perf_counter()
+    encoder, source = load_encoder(run), open_source(images, label_column)
     kind, arrow = KINDS[dtype]
     embedding = pa.list_(arrow, encoder.num_features)
     about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec), "folder": os.getcwd()}
@@ -290,7 +290,7 @@ def write_embeddings(
             flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), type=arrow), encoder.num_features)
             writer.write_table(pa.table([part.paths, part.labels, flat], schema=schema))
             num, skipped = num + len(part.paths), skipped + part.broken
-            advance(num + len(skipped), f"{(num + len(skipped)) / (time.perf_counter() - began):,.0f} images/s")
+            advance(num + len(skipped), "")
         if not num:
             raise none_decoded(skipped)
     return num, encoder.num_features, skipped
@@ -430,29 +430,25 @@ def write_predictions(
 def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
     """path, label, class and probability of each image, then the probabilities of all classes."""
     p_NK = found.probabilities
+    texts: list[Sequence[str | None]] = [found.paths, found.labels, found.classes]
+    if suffix == ".csv":
+        texts = [[f"'{text}" if (text or "").startswith(FORMULA_STARTS) else text for text in row] for row in texts]
+    if suffix != ".parquet":
+        p_NK = p_NK.astype(np.float64).round(6)
+    columns = [*(pa.array(column, pa.string()) for column in texts), p_NK.max(axis=1)]
+    table = pa.table(columns, names=PREDICTION_COLUMNS)
     if suffix == ".parquet":
-        kinds = dict.fromkeys(PREDICTION_COLUMNS, pa.string()) | {"probability": pa.float32()}
-        kinds["probabilities"] = pa.list_(pa.float32(), p_NK.shape[1])
-        schema = pa.schema(kinds, {"class_names": json.dumps(found.class_names)})
-        columns = [found.paths, found.labels, found.classes, p_NK.max(axis=1), list(p_NK)]
-        pq.write_table(pa.table(columns, schema=schema), path)
-        return
-    rounded_NK = p_NK.astype(np.float64).round(6).tolist()
-    rows = zip(found.paths, found.labels, found.classes, rounded_NK, strict=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        if suffix == ".csv":
-            out = csv.writer(file)
-            out.writerow([*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)])
-            for image, label, name, p in rows:
-                texts = (f"'{text}" if text.startswith(FORMULA_STARTS) else text for text in (image, label or "", name))
-                out.writerow([*texts, f"{max(p):.6f}", *(f"{x:.6f}" for x in p)])
-        else:
-            objects = [
-                dict(zip(PREDICTION_COLUMNS, (image, label, name, max(p)), strict=True))
-                | {"probabilities": dict(zip(found.class_names, p, strict=True))}
-                for image, label, name, p in rows
-            ]
-            file.write("[\n" + ",\n".join(map(json.dumps, objects)) + "\n]\n")
+        lists = pa.FixedSizeListArray.from_arrays(p_NK.reshape(-1), p_NK.shape[1])
+        table = table.append_column("probabilities", lists)
+        pq.write_table(table.replace_schema_metadata({"class_names": json.dumps(found.class_names)}), path)
+    elif suffix == ".csv":
+        for name, p_N in zip(found.class_names, p_NK.T, strict=True):
+            table = table.append_column(f"p({name})", [p_N])
+        write_csv(table, path)
+    else:
+        lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
+        rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
+        path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
 
 
 def _is_predictions(path: Path) -> bool:

@@ -107,14 +107,14 @@ class ImageSet:
         if isinstance(self.images, Tensor) and self.images.shape[1:] == (channels, size, size):
             return self.images
         num = len(self)
-        x_NCSS = torch.empty((num, channels, size, size), dtype=torch.uint8)
+        x_NCSS = np.empty((num, channels, size, size), dtype=np.uint8)
         for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers))):
             if isinstance(x_CSS, BrokenImageError):
                 raise x_CSS
-            x_NCSS[number] = torch.from_numpy(x_CSS)
+            x_NCSS[number] = x_CSS
             if progress is not None:
                 progress(number + 1, num)
-        return x_NCSS
+        return torch.from_numpy(x_NCSS)
 
 
 @dataclass(frozen=True, kw_only=True)
