@@ -13,7 +13,7 @@ from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits, where_labels_may_be
-from contune.data.decode import Broken, BrokenImageError, is_gray, open_picture, pieces_of, read_bytes, whole
+from contune.data.decode import Broken, BrokenImageError, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
 from contune.data.images import ImageSet, map_images, num_workers
 from contune.data.parquet import find_shards
@@ -27,9 +27,9 @@ _AT_ONCE = 64
 
 
 class Inspection(NamedTuple):
-    """One image: its format by content, and hashes of the file and of the picture. A broken image has only a reason.
+    """One image: its format by content, and a hash of its size and pixels. A broken image has only a reason.
 
-    The hash of size and pixels stays the same if the picture is saved again without loss.
+    The hash stays the same if the picture is saved again without loss.
     """
 
     reason: str | None = None
@@ -38,7 +38,6 @@ class Inspection(NamedTuple):
     kind: str = ""
     gray: bool = False
     constant: bool = False
-    file: bytes = b""
     picture: bytes = b""
 
 
@@ -72,14 +71,13 @@ class SplitFacts:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Copies:
     """Images that are the same picture, with the split and label of each."""
 
     names: tuple[str, ...]
     splits: tuple[str, ...]
     labels: tuple[str | None, ...]
-    same_bytes: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
     splits = open_splits(path, label_column=label_column)
     facts: list[SplitFacts] = []
-    seen: dict[bytes, list[tuple[str, str, str | None, bytes]]] = {}
+    seen: dict[bytes, list[tuple[str, str, str | None]]] = {}
     for part, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):
         if images is None:
             continue
@@ -138,11 +136,8 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
                 found.num_gray += one.gray
                 if label is not None:
                     found.classes[label] += 1
-                seen.setdefault(one.picture, []).append((name, part, label, one.file))
-    copies = []
-    for group in (group for group in seen.values() if len(group) > 1):
-        names, parts, own_labels, files = zip(*group, strict=True)
-        copies.append(Copies(names=names, splits=parts, labels=own_labels, same_bytes=len(set(files)) == 1))
+                seen.setdefault(one.picture, []).append((name, part, label))
+    copies = [Copies(*zip(*group, strict=True)) for group in seen.values() if len(group) > 1]
     place = expanded(path)
     others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
     suffixes = (
@@ -152,27 +147,18 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
 
 
 def inspect(images: ImageSet, index: int) -> Inspection:
-    if isinstance(images.images, Tensor):
-        x_SSC = images.images[index].permute(1, 2, 0).numpy()
-        height, width, channels = x_SSC.shape
-        kind, gray, content = "pixels", channels == 1, x_SSC.tobytes()
-    else:
-        name = images.names[index]
-        try:
-            content = read_bytes(images.images[index], name)
-            with open_picture(content, name) as image:
-                width, height, kind, gray = image.width, image.height, image.format or "", is_gray(image)
-                side = min(LARGEST_COMPARED, width, height)
-                x_SSC = pieces_of(image, name, whole, size=side, channels=3)[0]
-        except BrokenImageError as error:
-            return Inspection(reason=error.reason)
+    try:
+        if isinstance(images.images, Tensor):
+            channels, height, width = images.images.shape[1:]
+            kind, gray = "pixels", channels == 1
+        else:
+            width, height, kind, gray, _ = peek(images.images[index], images.names[index])
+        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, width, height), 3)[0]
+    except BrokenImageError as error:
+        return Inspection(reason=error.reason)
     constant = bool((x_SSC == x_SSC[0, 0]).all())
-    picture = _hash(f"{width}×{height} ".encode() + x_SSC.tobytes())
-    return Inspection(None, width, height, kind, gray, constant, _hash(content), picture)
-
-
-def _hash(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
+    picture = blake2b(f"{width}×{height} ".encode() + x_SSC.tobytes(), digest_size=16).digest()
+    return Inspection(None, width, height, kind, gray, constant, picture)
 
 
 def findings(found: Check) -> Iterator[Finding]:

@@ -5,7 +5,6 @@ Shapes: N images, B images of a batch, C channels, H height, W width, S side, D 
 """
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from pyarrow.csv import write_csv
 
 from contune.console import progress
@@ -112,7 +111,7 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
 
 
 def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
-    """Paths and PIL images as picture files. An image that cannot be read is an empty file."""
+    """Paths and PIL images. Images are loaded now: worker processes would share their files and where they read."""
     if not isinstance(items, Sequence) or not items:
         raise UserError(
             "images must be a folder, an image file, parquet, or a list of paths or PIL images; "
@@ -122,7 +121,9 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
     names: list[str] = []
     for number, item in enumerate(items):
         if isinstance(item, Image.Image):
-            sources.append(_picture_bytes(item))
+            with suppress(Exception):  # Pillow raises nearly anything for a damaged picture, and again in `decode`
+                item.load()
+            sources.append(item)
             names.append(f"images#{number}")
         elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
             sources.append(path)
@@ -130,16 +131,6 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
         else:
             raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
     return ImageSet(images=sources, names=names)
-
-
-def _picture_bytes(picture: Image.Image) -> bytes:
-    """As an uncompressed file, so that PIL images and files are decoded alike."""
-    file = io.BytesIO()
-    with suppress(Exception):  # Pillow raises nearly anything for a damaged or closed picture
-        picture = ImageOps.exif_transpose(picture)
-        mode = {"La": "LA", "RGBa": "RGBA", "HSV": "RGB"}.get(picture.mode, picture.mode)  # what TIFF lacks
-        picture.convert("RGBA" if "transparency" in picture.info else mode).save(file, format="TIFF")
-    return file.getvalue()
 
 
 def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:

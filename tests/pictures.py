@@ -120,6 +120,6 @@ WAYS: dict[str, tuple[Damage, str]] = {
     "a header alone": (_half("JPEG", 0.05), "is "),
     "overwritten": (_flipped, "is damaged"),
     "a bomb": (_bytes(bomb()), "is too large to decode safely"),
-    "not finite": (_not_finite, "has 32-bit pixels that are not finite"),
-    "a dead link": (lambda path, image: os.symlink("gone.png", path), "cannot be read: the link is dead"),
+    "not finite": (_not_finite, "has 32-bit pixels"),
+    "a dead link": (lambda path, image: os.symlink("gone.png", path), "cannot be read"),
 }

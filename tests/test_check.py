@@ -41,8 +41,7 @@ def test_copies(tmp_path: Path) -> None:
     train, test = tmp_path / "train" / "class0", tmp_path / "test" / "class0"
     (test / "same.png").write_bytes((train / "1.png").read_bytes())
     Image.open(train / "2.png").save(test / "again.bmp")
-    found = check(str(tmp_path))
-    assert sorted((len(copies.names), copies.same_bytes) for copies in found.copies) == [(2, False), (2, True)]
+    assert [len(copies.names) for copies in check(str(tmp_path)).copies] == [2, 2]
     assert "✗ held-out images that are also in another split: 2" in marks(tmp_path)
     assert "classes" not in marks(tmp_path)
     for name in ("class0/copy.png", "class1/copy.png"):

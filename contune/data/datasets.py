@@ -201,10 +201,10 @@ def measure(train: ImageSet, full_range: bool = False) -> Traits:
     if isinstance(sample.images, Tensor):
         image_size, channels = min(sample.images.shape[2:]), sample.images.shape[1]
     else:
-        peeks = [peek(source, name) for source, name in zip(sample.images, sample.names, strict=True)]
-        image_size = Counter(side for side, _, _ in peeks).most_common(1)[0][0]
-        channels = 1 if all(gray for _, gray, _ in peeks) else 3
-        bits = 16 if full_range else max(used for _, _, used in peeks) or 16
+        headers = [peek(source, name) for source, name in zip(sample.images, sample.names, strict=True)]
+        image_size = Counter(min(header.width, header.height) for header in headers).most_common(1)[0][0]
+        channels = 1 if all(header.is_gray for header in headers) else 3
+        bits = 16 if full_range else max(header.bits for header in headers) or 16
         sample = replace(sample, bits=bits)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits)
