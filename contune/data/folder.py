@@ -36,25 +36,18 @@ def holds_images(folder: Path) -> bool:
     return folder.is_dir() and any(path.lower().endswith(IMAGE_SUFFIXES) for path in _walk(folder))
 
 
-def _walk(folder: Path | str, above: frozenset[tuple[int, int]] | None = None) -> Iterator[str]:
-    if above is None:
-        above = frozenset(map(_identity, (*Path(folder).absolute().parents, *Path(os.path.realpath(folder)).parents)))
-    identity = _identity(folder)
-    if identity in above:
+def _walk(folder: Path | str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    real = os.path.realpath(folder)
+    above = above or frozenset(map(os.path.realpath, (*Path(folder).absolute().parents, *Path(real).parents)))
+    if real in above:
         return
     with os.scandir(folder) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in visible:
         if os.path.isdir(entry.path):
-            yield from _walk(entry.path, above | {identity})
+            yield from _walk(entry.path, above | {real})
         elif (entry.is_symlink() and not os.path.exists(entry.path)) or entry.is_file():
             yield entry.path
-
-
-def _identity(folder: str | Path) -> tuple[int, int]:
-    """Device and inode: the same for a folder and every link to it."""
-    stat = os.stat(folder)
-    return stat.st_dev, stat.st_ino
 
 
 def visible_folders(folder: Path) -> list[Path]:

@@ -125,7 +125,6 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[ImageSet, l
     """The encoded images of a shard, named 'shard#row', and its labels."""
     sources: list[Encoded] = []
     values: list[Any] = []
-    once: dict[Any, Any] = {}  # a label may be long, and each row has a copy
     schema = read_schema(shard)
     column = image_column(schema, shard)
     is_struct = pa.types.is_struct(schema.field(column).type)
@@ -135,8 +134,7 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[ImageSet, l
             for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
                 images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
                 sources += [spool.add(image) for image in images]
-                labels = [None] * len(rows) if label is None else rows[label].to_pylist()
-                values += [once.setdefault(value, value) for value in labels]
+                values += [None] * len(rows) if label is None else rows[label].to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
     return ImageSet(images=sources, names=[f"{shard}#{row}" for row in range(len(sources))]), values
@@ -144,12 +142,9 @@ def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[ImageSet, l
 
 def read_schema(shard: str) -> Any:
     try:
-        schema = pq.read_schema(shard)
+        return pq.read_schema(shard)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-    if len({*schema.names}) < len(schema.names):
-        raise UserError(f"{shard!r} has two columns of one name ({', '.join(schema.names)}); rename one")
-    return schema
 
 
 def image_column(schema: Any, where: str) -> str:

@@ -58,11 +58,9 @@ def balanced_batches(
     """
     P, K, X = classes_per_batch, images_per_class, extra
     classes, counts = np.unique(labels.numpy(), return_counts=True)
-    if P < 1 or K < 1 or not 0 <= X < P:
-        raise UserError(f"a balanced batch of {P} classes × {K} images with {X} extra is not possible")
-    if len(classes) < P or len(labels) < P * K + X:
+    if not 1 <= P <= len(classes) or K < 1 or not 0 <= X < P or len(labels) < P * K + X:
         raise UserError(
-            f"a balanced batch of {P} classes × {K} images is too large for {len(labels)} images "
+            f"a balanced batch of {P} classes × {K} images with {X} extra is not possible for {len(labels)} images "
             f"of {len(classes)} classes; use a smaller one"
         )
     generator = mixed_generator(seed, epoch)
