@@ -26,7 +26,7 @@ from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, path_as_text, split_folders, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_NAMES, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
 from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
 from contune.device import choose_autocast, choose_device
@@ -104,7 +104,7 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     inside = [Path(path).relative_to(folder).parts for path in paths]
     splits = {part.name for part in split_folders(folder).values()}
     tops = {parts[0] for parts in inside}
-    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_FOLDERS.values())):
+    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_NAMES.values())):
         splits = tops  # such as `test` alone
     folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
     return [path_as_text(names[0]) if names else None for names in folders]

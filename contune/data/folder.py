@@ -11,11 +11,12 @@ from contune.errors import UserError
 from contune.files import expanded
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-SPLIT_FOLDERS = {
+SPLIT_NAMES = {
     "train": ("train", "training"),
     "test": ("test", "testing"),
-    "val": ("val", "valid", "validation"),
+    "val": ("val", "valid", "validation", "dev"),
 }
+"""Names of folders and beginnings of parquet files."""
 
 
 def search_places(root: str | None) -> list[Path]:
@@ -85,7 +86,7 @@ def split_folders(folder: Path) -> dict[str, Path]:
 def _split_folders(folder: Path) -> tuple[dict[str, Path], int]:
     """The folders named like splits, and the number of other folders."""
     tops = {path.name.lower(): path for path in visible_folders(folder)}
-    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
+    parts = {part: tops[name] for part, names in SPLIT_NAMES.items() for name in reversed(names) if name in tops}
     return parts, len(tops) - len(parts)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
-from contune.data.folder import visible_files
+from contune.data.folder import SPLIT_NAMES, visible_files
 from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
@@ -26,11 +26,6 @@ IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
 HIDDEN = -1
 """What the hub writes for every image of a test split whose labels are secret."""
-_SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "test": ("test", "testing"),
-    "val": ("validation", "valid", "val", "dev"),
-}
 _ROWS_AT_ONCE = 64
 _BUFFER_BYTES = 2**20
 """Columns are read through a window of this size, because a row group may be as large as the file."""
@@ -191,7 +186,7 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
         first_words = [
             re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)
         ]
-        splits = [split for word in first_words for split, words in _SPLIT_WORDS.items() if word in words]
+        splits = [split for word in first_words for split, words in SPLIT_NAMES.items() if word in words]
         if splits:
             named.setdefault(splits[0], []).append(shard)
     if named and "train" not in named:
