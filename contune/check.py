@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits, where_labels_may_be
-from contune.data.decode import Broken, BrokenImageError, peek, whole
+from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
 from contune.data.images import ImageSet, map_images, num_workers
 from contune.data.parquet import find_shards
@@ -24,21 +24,6 @@ LARGEST_COMPARED = 64
 SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
 COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
 _AT_ONCE = 64
-
-
-class Inspection(NamedTuple):
-    """One image: its format by content, and a hash of its size and pixels. A broken image has only a reason.
-
-    The hash stays the same if the picture is saved again without loss.
-    """
-
-    reason: str | None = None
-    width: int = 0
-    height: int = 0
-    kind: str = ""
-    gray: bool = False
-    constant: bool = False
-    picture: bytes = b""
 
 
 @dataclass(kw_only=True)
@@ -127,16 +112,17 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
             for index, one in enumerate(results):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
-                if one.reason is not None:
-                    found.broken.append(Broken(name, one.reason))
+                if isinstance(one, str):
+                    found.broken.append(Broken(name, one))
                     continue
-                found.constant += [name] if one.constant else []
-                found.sides[one.width, one.height] += 1
-                found.kinds[one.kind] += 1
-                found.num_gray += one.gray
+                header, is_constant, picture = one
+                found.constant += [name] if is_constant else []
+                found.sides[header.width, header.height] += 1
+                found.kinds[header.kind] += 1
+                found.num_gray += header.is_gray
                 if label is not None:
                     found.classes[label] += 1
-                seen.setdefault(one.picture, []).append((name, part, label))
+                seen.setdefault(picture, []).append((name, part, label))
     copies = [Copies(*zip(*group, strict=True)) for group in seen.values() if len(group) > 1]
     place = expanded(path)
     others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
@@ -146,19 +132,22 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
 
 
-def inspect(images: ImageSet, index: int) -> Inspection:
+def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes] | str:
+    """The size and format of an image, whether it is of one color, and a hash; or the reason why it is broken.
+
+    The hash of size and pixels stays the same if the picture is saved again without loss.
+    """
     try:
         if isinstance(images.images, Tensor):
             channels, height, width = images.images.shape[1:]
-            kind, gray = "pixels", channels == 1
+            header = Header(width, height, "pixels", channels == 1, 0)
         else:
-            width, height, kind, gray, _ = peek(images.images[index], images.names[index])
-        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, width, height), 3)[0]
+            header = peek(images.images[index], images.names[index])
+        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
     except BrokenImageError as error:
-        return Inspection(reason=error.reason)
-    constant = bool((x_SSC == x_SSC[0, 0]).all())
-    picture = blake2b(f"{width}×{height} ".encode() + x_SSC.tobytes(), digest_size=16).digest()
-    return Inspection(None, width, height, kind, gray, constant, picture)
+        return error.reason
+    content = f"{header.width}×{header.height} ".encode() + x_SSC.tobytes()
+    return header, bool((x_SSC == x_SSC[0, 0]).all()), blake2b(content, digest_size=16).digest()
 
 
 def findings(found: Check) -> Iterator[Finding]:

@@ -363,11 +363,6 @@ def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Itera
     `contune.embed`.
     """
     encoder, classifier = load_encoder(run), load_classifier(Path(run))
-    if classifier.weight_KD.shape[1] != encoder.num_features:
-        raise UserError(
-            f"the classifier of {run} expects {classifier.weight_KD.shape[1]} features, but its encoder has "
-            f"{encoder.num_features}; `contune eval {run}` writes one that fits"
-        )
     return (
         Predicted(
             paths=part.paths,

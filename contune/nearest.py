@@ -58,9 +58,6 @@ def search(
     """
     if k < 1:
         raise UserError(f"k={k} is not possible; use 1 or more")
-    for name, place in (("images", images), ("query", query)):
-        if not isinstance(place, str | Path):
-            raise UserError(f"{name} must be a path, got a {type(place).__name__}")
     encoder, queries, skipped = load_encoder(run), open_source(query), [] if skipped is None else skipped
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
