@@ -35,7 +35,7 @@ from contune.files import atomic_file, check_like, check_out, expanded
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
 BATCH = 256
-KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float16())}
+DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
@@ -255,14 +255,13 @@ def write_embeddings(
     The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
     features, and the broken images.
     """
-    if dtype not in KINDS:
-        raise unknown("dtype", dtype, KINDS)
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
     check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
     check_like(out, lambda path: Stored.open(path) is not None)
     encoder, source = load_encoder(run), open_source(images, label_column)
-    kind, arrow = KINDS[dtype]
-    embedding = pa.list_(arrow, encoder.num_features)
-    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec), "folder": os.getcwd()}
+    embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
+    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
     schema = pa.schema(
         {"path": pa.string(), "label": pa.string(), "embedding": embedding}, {_METADATA: json.dumps(about)}
     )
@@ -275,11 +274,11 @@ def write_embeddings(
     ):
         for part in embed(encoder, source, **options):
             with np.errstate(over="ignore"):
-                values = part.embeddings.astype(kind)
+                values = part.embeddings.astype(dtype)
             if not np.isfinite(values).all():
                 raise UserError(f"features up to {np.abs(part.embeddings).max():.3g} do not fit {dtype}; use float32")
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), type=arrow), encoder.num_features)
-            writer.write_table(pa.table([part.paths, part.labels, flat], schema=schema))
+            lists = pa.FixedSizeListArray.from_arrays(values.reshape(-1), encoder.num_features)
+            writer.write_table(pa.table([part.paths, part.labels, lists], schema=schema))
             num, skipped = num + len(part.paths), skipped + part.broken
             advance(num + len(skipped), "")
         if not num:
@@ -299,7 +298,6 @@ class Stored:
 
     path: Path
     encoder: str
-    folder: Path
 
     @classmethod
     def open(cls, path: Path) -> "Stored | None":
@@ -308,13 +306,8 @@ class Stored:
             return None
         with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
             about = json.loads(pq.read_schema(path).metadata[_METADATA])
-            return cls(path, str(about["encoder"]), Path(about["folder"]))
+            return cls(path, str(about["encoder"]))
         return None
-
-    def located(self, path: str) -> str:
-        """Where an image is, if its path is relative to the folder that the table was made in."""
-        is_here = os.path.exists(path) or os.path.exists(path.rpartition("#")[0])
-        return path if is_here else str(self.folder / path)
 
     def read(self, run: Path) -> Iterator[Embedded]:
         if encoder_digest(run) != self.encoder:

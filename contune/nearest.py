@@ -4,7 +4,7 @@ Shapes: Q queries, B images of a batch, D features.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -68,13 +68,12 @@ def search(
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
         total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
-    located = str if stored is None else stored.located
     k, found, num = min(k, max(total, 1)), [Found(path, []) for path in asked.paths], 0
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)
             skipped += part.broken
-            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k, located)
+            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k)
             advance(num + len(skipped), "")
     if not any(one.hits for one in found):
         if num:
@@ -83,15 +82,13 @@ def search(
     return found
 
 
-def add_hits(
-    found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int, located: Callable[[str], str] = str
-) -> None:
+def add_hits(found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int) -> None:
     """Keep the `k` nearest of those found before and this part. A query's own file is skipped by whatever path."""
     for one, sim_B in zip(found, sim_QB, strict=True):
         file = os.path.realpath(one.query)
         last = one.hits[-1].similarity if len(one.hits) == k else -np.inf
         nearer = (index for index in np.argsort(-sim_B, kind="stable") if sim_B[index] > last)
-        hits = (Hit(located(part.paths[index]), part.labels[index], float(sim_B[index])) for index in nearer)
+        hits = (Hit(part.paths[index], part.labels[index], float(sim_B[index])) for index in nearer)
         new = islice((hit for hit in hits if os.path.realpath(hit.path) != file), k)
         one.hits[:] = sorted([*one.hits, *new], key=lambda hit: -hit.similarity)[:k]
 

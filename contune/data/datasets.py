@@ -5,6 +5,7 @@ Shapes: N images, K classes, C channels, H height, W width.
 """
 
 import gzip
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from torch import Tensor
 from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, peek
-from contune.data.folder import folder_splits, holds_images, read_classes, search_places, visible_folders
+from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
 from contune.data.images import (
     Dataset,
     ImageSet,
@@ -243,6 +244,12 @@ def digits_splits() -> Splits:
     )
 
 
+def search_places(root: str | None) -> list[Path]:
+    """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
+    usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
+    return [expanded(place) for place in ([root] if root is not None else usual) if place]
+
+
 def named_parquet(
     name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, source: str, reader: str
 ) -> Splits:
@@ -364,10 +371,12 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
         where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
         raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
     class_names = tuple(sorted(wnids))
-    for part in ("train", "val"):
-        absent = [wnid for wnid in class_names if not holds_images(folder / part / wnid)]
-        if absent:
-            raise UserError(f"{str(folder / part)!r} has no images of {len(absent)} classes, such as {absent[0]!r}")
+    places = [folder / part / wnid for part in ("train", "val") for wnid in class_names]
+    absent = next((place for place in places if not holds_images(place)), None)
+    if absent is not None:
+        raise UserError(
+            f"there are no images in {str(absent)!r}; unpack ImageNet again, or correct the list of classes"
+        )
     return Splits(
         train=read_classes(folder / "train", class_names),
         test=read_classes(folder / "val", class_names),

@@ -1,4 +1,4 @@
-"""Read a folder of image files, and find named data sets on the disk."""
+"""Read a folder of image files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,6 @@ import torch
 
 from contune.data.images import ImageSet, Splits
 from contune.errors import UserError
-from contune.files import expanded
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 SPLIT_NAMES = {
@@ -17,12 +16,6 @@ SPLIT_NAMES = {
     "val": ("val", "valid", "validation", "dev"),
 }
 """Names of folders and beginnings of parquet files."""
-
-
-def search_places(root: str | None) -> list[Path]:
-    """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
-    usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
-    return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
 
 def visible_files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
