@@ -207,7 +207,8 @@ def embed(
         for open_part in source.parts:
             images, labels = open_part()
             images = images.as_seen_with(spec.resize, spec.bits)
-            pixels = images.decode_all(spec.image_size, spec.channels, workers=num_processes)
+            stop = broken == "stop"
+            pixels = images.decode_all(spec.image_size, spec.channels, workers=num_processes, stop=stop)
             yield from zip(images.names, labels, pixels, strict=True)
 
     def embedded() -> Iterator[Embedded]:
@@ -215,8 +216,6 @@ def embed(
         rows = decoded()
         while part := list(islice(rows, min(batch, source.num))):
             errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
-            if errors and broken == "stop":
-                raise errors[0]
             good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
             embeddings_BD = np.empty((0, encoder.num_features), np.float32)
             if good:

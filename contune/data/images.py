@@ -87,17 +87,22 @@ class ImageSet:
         return np.ascontiguousarray(self.pieces(index, self.cut, size, channels)[0].transpose(2, 0, 1))
 
     def decode_all(
-        self, size: int, channels: int, *, workers: int, indices: Sequence[int] | None = None
+        self, size: int, channels: int, *, workers: int, indices: Sequence[int] | None = None, stop: bool = False
     ) -> Iterator[np.ndarray | BrokenImageError]:
-        """`decode` of all images, or those at `indices`, by worker processes. In place of a broken image: its error."""
+        """`decode` of all images, or those at `indices`, by worker processes.
+
+        In place of a broken image comes its error; with `stop`, it is raised.
+        """
         at_once = max(1, min(64, _TASK_BYTES // (channels * size * size)))
-        decode = partial(self._decode_or_error, size, channels)
+        decode = partial(self._decode_one, size, channels, stop)
         return map_images(decode, range(len(self)) if indices is None else indices, at_once=at_once, workers=workers)
 
-    def _decode_or_error(self, size: int, channels: int, index: int) -> np.ndarray | BrokenImageError:
+    def _decode_one(self, size: int, channels: int, stop: bool, index: int) -> np.ndarray | BrokenImageError:
         try:
             return self.decode(index, size, channels)
         except BrokenImageError as error:
+            if stop:
+                raise
             return error
 
     def resident(
@@ -107,10 +112,8 @@ class ImageSet:
         if isinstance(self.images, Tensor) and self.images.shape[1:] == (channels, size, size):
             return self.images
         num = len(self)
-        x_NCSS = np.empty((num, channels, size, size), dtype=np.uint8)
-        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers))):
-            if isinstance(x_CSS, BrokenImageError):
-                raise x_CSS
+        x_NCSS: np.ndarray = np.empty((num, channels, size, size), dtype=np.uint8)
+        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers), stop=True)):
             x_NCSS[number] = x_CSS
             if progress is not None:
                 progress(number + 1, num)
