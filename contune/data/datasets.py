@@ -251,11 +251,11 @@ def search_places(root: str | None) -> list[Path]:
 
 
 def named_parquet(
-    name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, source: str, reader: str
+    name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, reader: str
 ) -> Splits:
     """The shards of a named data set in `place/name`, or directly in a root that the user gave.
 
-    Without any, the error names the `source` of the data and torchvision's `reader`, which can download it.
+    Without any, the error names torchvision's `reader`, which can download the data.
     """
     places = search_places(root)
     for path in [*(place / name for place in places), *([] if root is None else places)]:
@@ -269,7 +269,7 @@ def named_parquet(
             return replace(splits, traits=traits, maybe_labels=())
     raise UserError(
         f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
-        f"get it from {source}, or run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
+        f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
         f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
     )
 
@@ -288,8 +288,7 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     places = [folder for place in search_places(root) for folder in (place, place.absolute().parent)]
     folder = next((place for place in places if (place / reader.base_folder).is_dir()), None)
     if folder is None:
-        source, num_classes = "https://www.cs.toronto.edu/~kriz/cifar.html", int(name.removeprefix("cifar"))
-        return named_parquet(name, root, label_column, num_classes, CIFAR[name], source, name.upper())
+        return named_parquet(name, root, label_column, int(name.removeprefix("cifar")), CIFAR[name], name.upper())
     try:
         train, test = (reader(folder, train=is_train) for is_train in (True, False))
     except RuntimeError as error:
@@ -314,15 +313,14 @@ DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
-    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package), or parquet."""
+    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package dataset-fashion-mnist), or parquet."""
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
     folders = [place / folder for place in search_places(root) for folder in FASHION_FOLDERS]
     for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
             return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
-    source = "https://github.com/zalandoresearch/fashion-mnist or Debian's dataset-fashion-mnist"
-    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, source, "FashionMNIST")
+    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:
