@@ -28,7 +28,7 @@ from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, SPLIT_NAMES, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
-from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
+from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_like, check_out, expanded
@@ -88,7 +88,7 @@ def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[st
     schema = read_schema(shard)
     label = label_of(schema, label_column, shard)
     names = names_in_metadata(schema, label)
-    images, values = read_shard(shard, label, Spool())
+    images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
     known = {str(position): name for position, name in enumerate(names or ())}
     texts = [str(int(value) if isinstance(value, bool) else value) for value in values]

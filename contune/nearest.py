@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from contune.console import plural, progress
 from contune.data import ImageSet
 from contune.data.decode import Broken
-from contune.data.parquet import Spool, read_shard
+from contune.data.parquet import read_shards
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
 from contune.files import expanded, write_atomic
@@ -133,7 +133,7 @@ def _picture(path: str) -> str:
     shard, _, row = path.rpartition("#")
     try:
         if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
-            images = read_shard(shard, None, Spool())[0].subset([int(row)])
+            images = read_shards([shard], None)[0].subset([int(row)])
         else:
             images = ImageSet(images=[path], names=[path])
         return thumbnail(images, 0, 3, escape(path))

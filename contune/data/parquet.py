@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -91,18 +91,11 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     values: dict[str, list[Any]] = {}
     for split, shards in by_split.items():
         own_label = label if label in schemas[split].names else None
-        sources: list[Encoded] = []
-        names: list[str] = []
-        spool = Spool()
-        for shard in shards:
-            images, shard_labels = read_shard(shard, own_label, spool)
-            sources += images.images
-            names += images.names
-            if own_label is not None:
-                values.setdefault(split, []).extend(shard_labels)
-        if not sources:
+        sets[split], own_values = read_shards(shards, own_label)
+        if not len(sets[split]):
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
-        sets[split] = ImageSet(images=sources, names=names)
+        if own_label is not None:
+            values[split] = own_values
     labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
     parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
     image = image_column(schemas["train"], str(path))
@@ -116,23 +109,27 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     )
 
 
-def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[ImageSet, list[Any]]:
-    """The encoded images of a shard, named 'shard#row', and its labels."""
+def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
+    """The encoded images of some shards, named 'shard#row', and their labels."""
+    spool = Spool()
     sources: list[Encoded] = []
+    names: list[str] = []
     values: list[Any] = []
-    schema = read_schema(shard)
-    column = image_column(schema, shard)
-    is_struct = pa.types.is_struct(schema.field(column).type)
-    wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
-    try:
-        with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-            for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
-                images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
-                sources += [spool.add(image) for image in images]
-                values += [None] * len(rows) if label is None else rows[label].to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-    return ImageSet(images=sources, names=[f"{shard}#{row}" for row in range(len(sources))]), values
+    for shard in shards:
+        schema = read_schema(shard)
+        column = image_column(schema, shard)
+        is_struct = pa.types.is_struct(schema.field(column).type)
+        wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
+        try:
+            with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
+                    images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
+                    sources += [spool.add(image) for image in images]
+                    values += [None] * len(rows) if label is None else rows[label].to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
+        names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+    return ImageSet(images=sources, names=names), values
 
 
 def read_schema(shard: str) -> Any:
