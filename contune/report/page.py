@@ -119,7 +119,7 @@ def setting_text(value: Any) -> str:
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
     """An <img>. `description` is its alternative text, already escaped."""
-    x_CHW = images.images.decode(index, None, channels)
+    x_CHW = images.decode(index, None, channels)
     picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
     tiny = max(picture.size) <= TINY_SIDE
     out = BytesIO()
