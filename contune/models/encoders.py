@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from contune import device  # `device.timm` imports timm on first use: it takes seconds
 from contune.config import NORMS, STEMS
-from contune.device import timm
 from contune.errors import UserError, unknown
 
 RESNET_MINI = "resnet-mini"
@@ -57,8 +57,8 @@ def build_encoder(
 
 
 def check_encoder_name(name: str) -> None:
-    if name != RESNET_MINI and not timm.is_model(name):
-        raise unknown("encoder", name, [RESNET_MINI, *timm.list_models()])
+    if name != RESNET_MINI and not device.timm.is_model(name):
+        raise unknown("encoder", name, [RESNET_MINI, *device.timm.list_models()])
 
 
 def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
@@ -66,23 +66,23 @@ def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Modul
     if name == RESNET_MINI:
         name, options = "resnet18", options | MINI
     if norm == "group":
-        options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
+        options["norm_layer"] = partial(device.timm.layers.GroupNorm, num_groups=8)
     model: nn.Module
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
-        model = timm.create_model(name, zero_init_last=False, **options)
+        model = device.timm.create_model(name, zero_init_last=False, **options)
     elif norm != "batch":
         raise UserError(f"norm={norm} works for ResNets only, and {name} is not one. Set model.norm=batch.")
     else:
         try:
-            model = timm.create_model(name, img_size=image_size, **options)
+            model = device.timm.create_model(name, img_size=image_size, **options)
         except TypeError:  # convolutional models take any size and no such argument
-            model = timm.create_model(name, **options)
+            model = device.timm.create_model(name, **options)
     return model
 
 
 def _use_cifar_stem(encoder: nn.Module, name: str, channels: int, *, required: bool) -> None:
-    if not (isinstance(encoder, timm.models.resnet.ResNet) and isinstance(encoder.conv1, nn.Conv2d)):
+    if not (isinstance(encoder, device.timm.models.resnet.ResNet) and isinstance(encoder.conv1, nn.Conv2d)):
         if required:
             raise UserError(
                 f"stem=cifar works for ResNets that begin with one convolution. Set model.stem=auto for {name}."
