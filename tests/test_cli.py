@@ -5,12 +5,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, train
-from pictures import png, random_pixels, write_classes, write_flat, write_picture
+from pictures import write_classes, write_flat, write_picture
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -219,12 +217,6 @@ def truncated(folder: Path) -> None:
     picture.write_bytes(picture.read_bytes()[:-400])
 
 
-def same_names(folder: Path) -> None:
-    images, labels = pa.array([png(random_pixels(0))] * 20), pa.array([0, 1] * 10)
-    folder.mkdir()
-    pq.write_table(pa.table([images, labels, labels], names=["image", "label", "label"]), folder / "a.parquet")
-
-
 FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (Path.mkdir, (), "no image"),
     (truncated, (), "0.jpg"),
@@ -234,7 +226,6 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
     (write_flat, ("method.name=simclr", "data.sampler=balanced"), "label"),
     (lambda folder: folder.write_text("x"), (), "folder"),
-    (same_names, (), "two columns"),
 ]
 
 
