@@ -12,8 +12,6 @@ from contune.errors import UserError
 PART = ".part"
 """Suffix of a file while it is being written."""
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
@@ -63,10 +61,7 @@ def sync(path: Path) -> None:
 
 def unwritable(path: Path, error: OSError) -> UserError:
     """The error for a disk that refuses a write."""
-    if error.errno in _DISK_FULL:
-        fix = "free some space and repeat the command; files written so far are complete"
-    else:
-        fix = "check the permissions, or choose another place with --out"
+    fix = "free some space, check the permissions, or choose another place with --out"
     return UserError(f"cannot write to {path.parent} ({path.name}): {error.strerror or error}; {fix}")
 
 
@@ -109,16 +104,10 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
 
 def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
     """A file may be replaced only by one of its kind: `is_like` tells whether `out` is one."""
-    if not out.exists():
-        return
-    try:
-        replaceable = is_like(out)
-    except UserError:
-        raise
-    except (OSError, ValueError, TypeError, RecursionError):  # it could not be parsed, so it is something else
-        replaceable = False
-    if not replaceable:
-        raise UserError(f"{out} exists and this command did not write it; remove it, or choose another file with --out")
+    with suppress(OSError, ValueError, TypeError, RecursionError):  # what cannot be parsed is something else
+        if not out.exists() or is_like(out):
+            return
+    raise UserError(f"{out} exists and this command did not write it; remove it, or choose another file with --out")
 
 
 @contextmanager
