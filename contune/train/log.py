@@ -71,14 +71,10 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """The lines so far, up to the first damaged one: a killed process may leave half a line."""
-    path = folder / METRICS
     lines: list[dict[str, float]] = []
-    if path.exists():
-        for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError):
-                break
+    with suppress(FileNotFoundError, ValueError, RecursionError):
+        for text in (folder / METRICS).read_text(encoding="utf-8", errors="replace").splitlines():
+            line = json.loads(text)
             if not isinstance(line, dict) or not isinstance(line.get("step"), int):
                 break
             lines.append(line)
