@@ -90,8 +90,16 @@ def analyze(
 
     `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
-    from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
-    from contune.gradients.drawing import TABLE, check_place, headline, rows, write_analysis
+    from contune.gradients import (
+        COLUMNS,
+        K1_VALUES,
+        K2_VALUES,
+        analyze_run,
+        check_place,
+        headline,
+        rows,
+        write_analysis,
+    )
     from contune.run import RunFolder
 
     folder = out or run
@@ -105,7 +113,7 @@ def analyze(
     )
     write_analysis(folder, found)
     say(f"{headline(found)}\n")
-    show_table(TABLE, rows(found), numbers=TABLE[1:])
+    show_table(COLUMNS, rows(found), numbers=COLUMNS[1:])
     say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")
 
