@@ -264,9 +264,10 @@ class Config:
         mine, theirs = self._meaning(), other._meaning()
         return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
 
-    def fingerprint(self) -> str:
-        """A hash of eight characters, over everything but machine settings."""
-        return hashlib.sha256(json.dumps(self._meaning(), sort_keys=True).encode()).hexdigest()[:8]
+    def fingerprint(self, *ignored: str) -> str:
+        """A hash of eight characters, over everything but machine settings and the keys in `ignored`."""
+        meaning = {key: value for key, value in self._meaning().items() if key not in ignored}
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:8]
 
     def _meaning(self) -> dict[str, Any]:
         values = self.flat().items()

@@ -13,7 +13,7 @@ from results_table import DATA, markdown_table, results_table
 from contune import experiments
 from contune.experiments import Experiment, Outcome, plan, saved_folders, verdicts
 from contune.experiments.figures import make_figure
-from contune.experiments.plan import Runs
+from contune.experiments.plan import Results
 from contune.experiments.tables import make_table
 from contune.experiments.verdicts import MEASURES, OPEN, Finding
 
@@ -134,7 +134,7 @@ def section(
     return "\n\n".join(part for part in parts if part)
 
 
-def protocols(results: Mapping[str, Runs]) -> dict[str, str]:
+def protocols(results: Results) -> dict[str, str]:
     """The names of all protocols, with the data set where a name has several."""
     found: dict[str, tuple[str, str]] = {}
     for result in (result for runs in results.values() for each in runs.values() for result in each):

@@ -1,14 +1,14 @@
 """The README's numbers, verdicts and table of results, from the files in results/ and benchmarks/results/."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from contune.eval.measures import KNN, TOP1
 from contune.experiments import Outcome, find_experiment, plan
-from contune.experiments.plan import PAPER, Runs
+from contune.experiments.plan import PAPER, Results
 from contune.experiments.verdicts import MEASURES, NOT, NOT_RUN, OPEN, PARTLY, REPRODUCED, Finding, summary
 from contune.recipes.ssl import ROWS
 
@@ -71,12 +71,12 @@ def verdict(findings: Sequence[Finding]) -> str:
     return _bullets(*texts, f"**The paper's claims.** {summary(findings)}")
 
 
-def results_table(results: Mapping[str, Runs]) -> str:
+def results_table(results: Results) -> str:
     """Markdown: a row for each method, data set and encoder of the experiments that are shown."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for name, *changes in SHOWN:
         experiment = find_experiment(name).changed(changes)
-        for each in plan.collect(experiment, Path(), known=plan.match(experiment, results)):
+        for each in plan.collect(experiment, results):
             if each.results:
                 rows.setdefault(tuple(each.results[0]["config"]["method"].items()) + _place(each), _cells(each))
     return markdown_table(COLUMNS, [rows[key] for key in sorted(rows, key=lambda key: list(DATA).index(str(key[-2])))])

@@ -73,9 +73,10 @@ def kept(tmp_path: Path) -> Path:
     experiment = find_experiment("fig-k2-digits").changed(["optim.epochs=7"])
     real = json.loads((ROOT / "results" / "digits-tcl-resnet-mini-seed0.json").read_text())
     outcomes = [
-        Outcome(row, (real | {"config": row.config(experiment.overrides, 0).to_dict()},)) for row in experiment.rows[:2]
+        Outcome(row, (real | {"config": row.config(experiment.overrides, 0).to_dict(), "file": "real.json"},))
+        for row in experiment.rows[:2]
     ]
-    save(experiment, outcomes, tmp_path / "results" / "shorter")
+    save(experiment, outcomes, tmp_path / "results" / "shorter", Path())
     return tmp_path / "results"
 
 

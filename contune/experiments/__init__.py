@@ -16,7 +16,7 @@ from contune.errors import UserError, unknown
 from contune.experiments import plan
 from contune.experiments.catalogue import EXPERIMENTS
 from contune.experiments.figures import make_figure
-from contune.experiments.plan import Experiment, Outcome, PlanRow
+from contune.experiments.plan import Experiment, Outcome
 from contune.experiments.tables import Table, make_table
 from contune.files import write_atomic
 from contune.report.style import STYLE, save_figure
@@ -57,28 +57,33 @@ def run_experiment(
     with the changes of the experiment.json in `source` if none are given.
     """
     experiment = find_experiment(name)
+    sources = [] if source is None else with_neighbors(source)
     about = (plan.read_about(source) or plan.read_about(source / name)) if source is not None else None
     if draw_only and not changes and about is not None and about[0] == name:
         changes = about[1]
     experiment = experiment.changed(changes)
     folder = out or plan.default_folder(experiment)
-    known = plan.match(experiment, plan.read_results(source)) if source is not None else {}
+    errors, absent, stop = dict[str, str](), dict[str, str](), None
     if draw_only:
         plan.check_folder(folder, experiment)
-        outcomes = finished(experiment, plan.collect(experiment, folder, seeds=seeds, known=known))
+    else:
+        seeds = range(experiment.num_seeds) if seeds is None else seeds
+        known = plan.read_results(*sources, folder)
+        try:
+            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
+        except (KeyboardInterrupt, Stopped) as error:
+            stop = error
+    results = plan.read_results(*sources, folder)
+    outcomes = plan.collect(experiment, results, seeds=seeds, errors=errors, absent=absent)
+    if draw_only:
+        outcomes = finished(experiment, outcomes)
         if not any(outcome.results for outcome in outcomes):
             raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
         plan.write_about(folder, experiment)
-    else:
-        seeds = range(experiment.num_seeds) if seeds is None else seeds
-        try:
-            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
-        except (KeyboardInterrupt, Stopped):
-            write_drawing(experiment, plan.collect(experiment, folder, seeds=seeds, known=known), folder)
-            raise
-        outcomes = plan.collect(experiment, folder, seeds=seeds, known=known, errors=errors, absent=absent)
     table = write_drawing(experiment, outcomes, folder)
-    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, known)
+    if stop is not None:
+        raise stop
+    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, folder)
     return Drawn(folder=folder, table=table, outcomes=outcomes, num_saved=num_saved)
 
 
@@ -101,8 +106,14 @@ def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
     name, changes = plan.read_about(folder) or (folder.name, [])
     experiment = find_experiment(name).changed(changes)
-    outcomes = plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
-    return experiment, finished(experiment, outcomes)
+    return experiment, finished(experiment, plan.collect(experiment, plan.read_results(*with_neighbors(folder))))
+
+
+def with_neighbors(folder: Path) -> list[Path]:
+    """A folder with an experiment.json lacks the runs that its neighbors in results/ hold, so these are read too."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
+    return [folder] if plan.read_about(folder) is None else [folder, folder.resolve().parent]
 
 
 def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -110,5 +121,4 @@ def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcom
     return [each for each in outcomes if each.results or each.failures or experiment.layout in ("k1", "k2")]
 
 
-__all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "PlanRow", "find_experiment", "read_saved"]
-__all__ += ["run_experiment", "saved_folders", "write_drawing"]
+__all__ = ["EXPERIMENTS", "Experiment", "Outcome", "find_experiment", "read_saved", "run_experiment", "saved_folders"]

@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
 from contune.experiments.tables import GRADIENTS, by_place, compared
-from contune.report import wilson_interval
+from contune.report.statistics import wilson_interval
 from contune.report.style import INK, LINE, MUTED, STYLE, MethodStyle, method_style, quiet
 
 WIDTH = 8.2
@@ -216,7 +216,7 @@ def _accuracy_mark(
 ) -> None:
     """With the interval over runs, or that of the images of one run; nothing if there is no result."""
     if (spread := outcome.accuracy(column)) is not None:
-        mean, half = spread
+        mean, half = spread.mean, spread.half
         images = wilson_interval(mean, outcome.scores(column)[0][1]["num_images"])
         ends, width = (images, THIN) if half is None else ((mean - half, mean + half), THICK)
         _mark(axes, mean, place, style, ends, width=width, vertical=vertical)

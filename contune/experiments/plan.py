@@ -1,15 +1,14 @@
 """What an experiment is, which of its runs exist, and how the missing ones are run.
 
-An experiment is a list of rows. A row is a recipe with some settings changed, run once per seed. Finished runs come
-from the experiment's own folder, which has one run folder per row and seed, and from any folder of result files, such
-as results/. Result files are matched to rows by their settings.
+An experiment is a list of rows. A row is a recipe with some settings changed, run once per seed. `read_results` finds
+finished runs below any folder: run folders, and result files such as those in results/. `collect` matches them to rows
+by their settings.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import inf, nan
 from pathlib import Path
@@ -22,8 +21,7 @@ from contune.eval.measures import TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
-from contune.report.statistics import PairedDifference, Spread, paired, welch
-from contune.run import RunFolder
+from contune.report.statistics import Spread, paired, welch
 from contune.settings import split_assignment
 from contune.train.many import Job, check_parallel, run_many
 from contune.train.monitors import COLLAPSED_RANK
@@ -33,13 +31,15 @@ Result = dict[str, Any]
 """The content of a result.json."""
 Runs = dict[int, list[Result]]
 """Finished runs of one setting, by seed."""
-Known = Mapping[str, Runs]
-"""Finished runs from outside the experiment's folder, by the name of a row."""
+Results = Mapping[str, Runs]
+"""All finished runs, by the fingerprint of their settings."""
 PAPER = "paper"
 """Whose number a row of the paper's own tables is compared with."""
 CROSS_ENTROPY, SUPCON, TCL = "Cross-entropy", "SupCon", "TCL"
 ABOUT = "experiment.json"
 """In an experiment's folder: its name and the settings that were changed."""
+PLACES = ("data.path", "data.classes")
+"""Settings that say where the data is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,10 @@ class PlanRow:
         # A list of classes belongs to ImageNet-100, also in a table with several data sets.
         fitting = [text for text in overrides if config.data.name == "imagenet100" or _key(text) != "data.classes"]
         return config.override([*fitting, *self.overrides, f"run.seed={seed}"])
+
+    def runs(self, results: Results, overrides: Iterable[str]) -> Runs:
+        """The finished runs that have the settings of this row."""
+        return results.get(self.config(overrides, seed=0).fingerprint("run.seed", *PLACES), {})
 
 
 def _key(assignment: str) -> str:
@@ -125,7 +129,7 @@ class Experiment:
 def computed_settings(overrides: Iterable[str]) -> list[str]:
     """Those that change what is computed, not where and how."""
     pairs = [split_assignment(text) for text in overrides]
-    return [f"{k}={v}" for k, v in pairs if k not in (*MACHINE_SETTINGS, "data.path", "data.classes")]
+    return [f"{k}={v}" for k, v in pairs if k not in (*MACHINE_SETTINGS, *PLACES)]
 
 
 def default_folder(experiment: Experiment) -> Path:
@@ -174,7 +178,7 @@ class Outcome:
         values = [value for runs in self.by_seed(column).values() for value in runs]
         return Spread.of(values) if values else None
 
-    def difference(self, other: "Outcome", column: str = TOP1) -> PairedDifference | None:
+    def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
         """This row minus the other, paired over the seeds that both have.
 
         If a row has several runs of a seed, they cannot be paired: all runs count, with Welch's interval.
@@ -196,6 +200,11 @@ class Outcome:
         epochs = kept[0]["epoch"]
         alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
         return epochs, [mean(values) for values in zip(*alike, strict=True)]
+
+    def mean_logged(self, key: str) -> float | None:
+        """The mean of a curve over training."""
+        found = self.curve(key)
+        return None if found is None else mean(value for value in found[1] if value == value)  # not nan
 
     def collapsed(self) -> list[Result]:
         """Runs whose features ended in almost one direction."""
@@ -224,94 +233,74 @@ def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
 
 def collect(
     experiment: Experiment,
-    folder: Path,
+    results: Results,
     *,
     seeds: Sequence[int] | None = None,
-    known: Known | None = None,
-    errors: Mapping[Path, str] | None = None,
+    errors: Mapping[str, str] | None = None,
     absent: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """The outcome of every row, from an experiment's folder and from `known`.
+    """The outcome of every row.
 
-    seeds: those of the experiment; None: all that there are. errors: why runs failed, by folder. absent: why data sets
-    cannot be opened, by name.
+    seeds: those of the experiment; None: all that there are. errors: why runs failed, by the name of the run. absent:
+    why data sets cannot be opened, by name.
     """
     outcomes = []
     for row in experiment.rows:
-        elsewhere = (known or {}).get(row.name, {})
-        results, failures = [], []
-        here = [path.name.removeprefix(f"{row.name}-seed") for path in folder.glob(f"{row.name}-seed*/")]
-        found = sorted({*elsewhere, *(int(text) for text in here if text.isdigit())})
-        wanted = found if seeds is None else seeds
-        missing = 0 if wanted else 1
-        for seed in wanted:
-            run = RunFolder(folder / row.run_name(seed))
-            runs, error = elsewhere.get(seed, []), (errors or {}).get(run.path)
-            if not runs and error is None:
-                try:
-                    run.check(row.config(experiment.overrides, seed))
-                    runs = [result] if (result := run.result()) is not None else []
-                except UserError as reason:
-                    error = str(reason)
-            if error is not None:
-                failures.append(f"seed {seed}: {error.rstrip('.')}.")
-            results += runs
-            missing += not runs and error is None
-        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if missing else ""
-        outcomes.append(Outcome(row, tuple(results), tuple(failures), missing, no_data))
+        runs = row.runs(results, experiment.overrides)
+        wanted = sorted(runs) if seeds is None else seeds
+        reasons = {seed: (errors or {}).get(row.run_name(seed)) for seed in wanted if seed not in runs}
+        failures = [f"seed {seed}: {reason.rstrip('.')}." for seed, reason in reasons.items() if reason]
+        num_missing = len(reasons) - len(failures) if wanted else 1
+        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if num_missing else ""
+        found = [result for seed in wanted for result in runs.get(seed, ())]
+        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing, no_data))
     return outcomes
 
 
 def run_missing(
-    experiment: Experiment, folder: Path, seeds: Sequence[int], known: Known, parallel: int | None
-) -> tuple[dict[Path, str], dict[str, str]]:
-    """Runs what has not finished yet, seed by seed. Returns the errors by folder and the absent data sets by name.
+    experiment: Experiment, folder: Path, seeds: Sequence[int], results: Results, parallel: int | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Runs what has not finished yet, seed by seed. Returns the errors by run and the absent data sets by name.
 
-    Rows whose data set is not on this disk are left out. If that is all of them, it is an error.
+    Rows whose data set is not on this disk are left out. If there is nothing else, it is an error.
     """
     jobs: dict[Path, Job] = {}
+    known = [row.runs(results, experiment.overrides) for row in experiment.rows]
     for seed in seeds:
-        for row in experiment.rows:
-            if seed not in known.get(row.name, {}):
+        for row, runs in zip(experiment.rows, known, strict=True):
+            if seed not in runs:
                 path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
                 jobs.setdefault(path, Job(config, path, f"{row.title}, seed {seed}", train_and_report))
-    finished = {path for path in jobs if RunFolder(path).result_file.exists()}
-    data = {job.config.data.name: job.config.data for path, job in jobs.items() if path not in finished}
     absent: dict[str, str] = {}
-    for name, settings in data.items():
+    for name, settings in {job.config.data.name: job.config.data for job in jobs.values()}.items():
         try:
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
-    possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
-    if absent and not possible and not known:
+    possible = [job for job in jobs.values() if job.config.data.name not in absent]
+    if absent and not possible and not any(known):
         raise UserError(next(iter(absent.values())))
     check_parallel(parallel)  # before the folder exists
     check_folder(folder, experiment)
     write_about(folder, experiment)
-    results = run_many(possible, parallel)
-    errors = {job.folder: result["error"] for job, result in zip(possible, results, strict=True) if "error" in result}
-    return errors, absent
+    done = zip(possible, run_many(possible, parallel), strict=True)
+    return {job.folder.name: result["error"] for job, result in done if "error" in result}, absent
 
 
 # Result files: one JSON file per run, anywhere below a folder.
 
 
-def read_results(folder: Path) -> dict[str, Runs]:
-    """All results below a folder, by their settings and seed: saved ones, one file per run, and those of run folders.
+def read_results(*folders: Path) -> dict[str, Runs]:
+    """All results below these folders: saved ones, one file per run, and those of run folders.
 
-    Every finished run counts, except for a copy or a repeat with exactly the same accuracies. A folder with an
-    experiment.json lacks the runs that its neighbors in results/ hold, so these are read too.
+    Every finished run counts, except for a copy or a repeat with exactly the same accuracies.
     """
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
     found: dict[str, Runs] = {}
-    places = [folder, folder.resolve().parent] if (folder / ABOUT).exists() else [folder]
-    for path in (path for place in places for path in sorted(place.rglob("*.json"))):
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
             if {"config", "measures", "seed", "epochs"} <= content.keys():
-                key = _anywhere(Config.from_dict(content["config"])).fingerprint()
+                key = Config.from_dict(content["config"]).fingerprint("run.seed", *PLACES)
                 runs = found.setdefault(key, {}).setdefault(int(content["seed"]), [])
                 if all(_accuracies(run) != _accuracies(content) for run in runs):
                     runs.append(content | {"file": str(path)})
@@ -322,19 +311,6 @@ def read_results(folder: Path) -> dict[str, Runs]:
 
 def _accuracies(result: Result) -> dict[str, float]:
     return {score["name"]: round(score["top1"], 3) for score in result["measures"]}
-
-
-def match(experiment: Experiment, results: Mapping[str, Runs]) -> dict[str, Runs]:
-    """The results of each row: those that have its settings, by seed."""
-    keys = {row.name: _anywhere(row.config(experiment.overrides, seed=0)).fingerprint() for row in experiment.rows}
-    return {name: dict(sorted(results[key].items())) for name, key in keys.items() if key in results}
-
-
-def _anywhere(config: Config) -> Config:
-    """What is computed, whatever the seed and wherever the data is."""
-    same = deepcopy(config)
-    same.run.seed, same.data.path, same.data.classes = 0, None, None
-    return same
 
 
 # The folder of an experiment: its file experiment.json, and the results that are saved to one.
@@ -357,26 +333,24 @@ def write_about(folder: Path, experiment: Experiment) -> None:
 
 def check_folder(folder: Path, experiment: Experiment) -> None:
     """An experiment may be drawn in a new or empty folder and in its own."""
-    if (about := read_about(folder)) is not None:
-        if (about[0], sorted(about[1])) != (experiment.name, sorted(computed_settings(experiment.changes))):
-            raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
-    else:
-        runs = {path.parent.name.rstrip("0123456789") for path in folder.glob("*/config.json")}
-        if runs.isdisjoint(f"{row.name}-seed" for row in experiment.rows):
-            check_new_folder(folder, "run of this experiment")
+    about = read_about(folder)
+    if about is None:
+        check_new_folder(folder, "run of this experiment")
+    elif (about[0], sorted(about[1])) != (experiment.name, sorted(computed_settings(experiment.changes))):
+        raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
 
 
-def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, known: Known | None = None) -> int:
-    """Writes one file per run, except for those in `known`. Returns how many it wrote."""
+def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> int:
+    """Copies the results of the runs in `source`, one file per run. Returns how many there are."""
     write_about(folder, experiment)
     new = {
         outcome.row.run_name(int(result["seed"])): result
         for outcome in outcomes
         for result in outcome.results
-        if int(result["seed"]) not in (known or {}).get(outcome.row.name, {})
+        if Path(result["file"]).is_relative_to(source)
     }
     for name, result in new.items():
-        text = json.dumps(result, indent=1)
+        text = json.dumps({key: value for key, value in result.items() if key != "file"}, indent=1)
         # A curve on one line.
         text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
         write_atomic(folder / f"{name}.json", f"{text}\n")

@@ -21,7 +21,7 @@ from contune.errors import UserError
 from contune.eval.measures import LINEAR, TOP1
 from contune.experiments import plan
 from contune.experiments.catalogue import EXPERIMENTS
-from contune.experiments.plan import Experiment, Outcome, Runs
+from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import Spread
 
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not reproduced", "open"
@@ -96,9 +96,11 @@ def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread | None, list[float]]
     if len(uppers) > 1 and len({each.row.title for each in lowers}) == 1:
         uppers = [replace(uppers[0], results=tuple(result for each in uppers for result in each.results))]
     found = [upper.difference(lower, column) for upper, lower in zip(uppers, lowers, strict=False)]
-    spreads = [Spread(each.mean, each.half) for each in found if each is not None]
-    total = Spread.of([each.mean for each in spreads]) if len(spreads) > 1 else spreads[0] if spreads else None
-    if total is not None and len(spreads) == 1 and min(len(uppers[0].results), len(lowers[0].results)) < FEW:
+    spreads = [each for each in found if each is not None]
+    if not spreads:
+        return None, means
+    total = Spread.of([each.mean for each in spreads]) if len(spreads) > 1 else spreads[0]
+    if len(spreads) == 1 and min(len(uppers[0].results), len(lowers[0].results)) < FEW:
         total = Spread(total.mean, max(total.half or 0.0, _of_images([uppers[0], lowers[0]], column)))
     return total, means
 
@@ -132,7 +134,7 @@ def above(claim: Claim, rows: Rows) -> Decided:
             return OPEN, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
-        texts.append(f"{signed(total)}{'' if texts else ' points'} by {_measure(rows, column)}")
+        texts.append(f"{total.signed}{'' if texts else ' points'} by {_measure(rows, column)}")
     return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, "; ".join(texts)
 
 
@@ -143,7 +145,7 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
         return OPEN, "no seeds in common"
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, f"{signed(total)} points by {_measure(rows)}"
+    return verdict, f"{total.signed} points by {_measure(rows)}"
 
 
 def same_engine(claim: Claim, rows: Rows) -> Decided:
@@ -175,7 +177,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     if first is None or second is None:
         return OPEN, "no seeds in common"
     total = Spread(first.mean - second.mean, sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2))
-    return judge(total), f"{signed(total)} points by {_measure(rows)}"
+    return judge(total), f"{total.signed} points by {_measure(rows)}"
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
@@ -197,10 +199,10 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
     """A mean gradient in percent of SupCon's on the same batches rises from row to row and ends between the bounds."""
     values = []
     for each in rows:
-        own, supcon = each.curve(key), each.curve(f"supcon_{key}")
+        own, supcon = each.mean_logged(key), each.mean_logged(f"supcon_{key}")
         if own is None or supcon is None:
             return OPEN, "the runs did not log gradients"
-        values.append(100 * mean(v for v in own[1] if v == v) / mean(v for v in supcon[1] if v == v))
+        values.append(100 * own / supcon)
     rises = all(a < b for a, b in pairwise(values))
     ends = low <= values[-1] <= high
     verdict = REPRODUCED if rises and ends else PARTLY if (rises and len(values) > 1) or values[-1] > values[0] else NOT
@@ -209,7 +211,7 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
 
 def holds(claim: Claim, rows: Rows) -> Decided:
     """Theorem 1 holds for all positives; partly for most."""
-    shares = [mean(v for v in found[1] if v == v) for each in rows if (found := each.curve("theorem1_share"))]
+    shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
         return OPEN, "the runs did not log gradients"
     share = 100 * mean(shares)
@@ -219,11 +221,6 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 def _measure(rows: Rows, column: str = TOP1) -> str:
     names = dict.fromkeys(MEASURES[score["name"]] for each in rows for _, score in each.scores(column))
     return "each method's own measure" if len(names) > 1 else next(iter(names))
-
-
-def signed(spread: Spread) -> str:
-    half = "" if spread.half is None else f" ± {spread.half:.2f}"
-    return f"{spread.mean:+.2f}{half}".replace("-", "−")
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
@@ -242,15 +239,14 @@ def read_claims(folder: Path) -> list[Claim]:
     return [Claim(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["claim"]]
 
 
-def find_all(claims: Iterable[Claim], results: Mapping[str, Runs]) -> list[Finding]:
+def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
     """A finding for each claim, from results as `plan.read_results` reads them."""
 
     @cache
     def outcomes_of(experiment: str) -> tuple[Experiment, dict[str, Outcome]]:
         name, *changes = experiment.split()
         planned = EXPERIMENTS[name].changed(changes)
-        found = plan.collect(planned, Path(), known=plan.match(planned, results))
-        return planned, {each.row.title: each for each in found}
+        return planned, {each.row.title: each for each in plan.collect(planned, results)}
 
     findings = []
     for claim in claims:

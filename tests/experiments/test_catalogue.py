@@ -6,9 +6,9 @@ import pytest
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, PlanRow, find_experiment
+from contune.experiments import EXPERIMENTS, find_experiment
 from contune.experiments.figures import FIGURES
-from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL
+from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, PlanRow
 from contune.experiments.tables import TABLES
 
 NUM_ROWS = {

@@ -11,17 +11,8 @@ from command_line import PLAIN, contune, read_json
 from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
-from contune.experiments import (
-    EXPERIMENTS,
-    Experiment,
-    Outcome,
-    PlanRow,
-    find_experiment,
-    plan,
-    read_saved,
-    saved_folders,
-)
-from contune.experiments.plan import ABOUT, collect, default_folder, match, read_results, save
+from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, read_saved, saved_folders
+from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
 from contune.train import many
 from contune.train.signals import Stopped
 
@@ -99,12 +90,13 @@ def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tm
 
 
 def test_only_missing_runs_are_done_and_only_new_ones_saved(tmp_path: Path, no_runs: list[str]) -> None:
-    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some")
+    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some", Path())
     write_run(tmp_path / "out", K1.rows[4], overrides=K1.overrides, linear=77.0)
+    plan.write_about(tmp_path / "out", K1)
     new = tmp_path / "results" / "fig-k1-digits"
     done = contune("experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--save", new)
     assert done.code == 2, "the last run failed"
-    assert no_runs == ["tcl-k1-2000-seed0", "tcl-k1-5000-seed0"], "one of them is reused by run_many"
+    assert no_runs == ["tcl-k1-5000-seed0"]
     assert "93.00" in done.out
     assert (tmp_path / "out" / "table.md").exists()
     drawn = contune(
@@ -122,13 +114,15 @@ def test_a_stop_draws_what_there_is(end: type[BaseException], tmp_path: Path, mo
     monkeypatch.setattr(plan, "run_many", stop)
     monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
     write_run(tmp_path, SIMCLR, linear=95.5)
+    plan.write_about(tmp_path, SMALL)
     contune("experiment", "small", "--out", tmp_path)
     assert "95.50" in (tmp_path / "table.md").read_text()
     assert "not run yet" in (tmp_path / "table.md").read_text()
 
 
 def test_runs_are_done_seed_by_seed_and_shared_by_rows_of_one_name(tmp_path: Path, no_runs: list[str]) -> None:
-    plan.run_missing(SMALL, tmp_path, [0, 4], {"simclr": {4: [{}]}}, None)
+    write_run(tmp_path / "done", SIMCLR, seed=4)
+    plan.run_missing(SMALL, tmp_path / "new", [0, 4], read_results(tmp_path / "done"), None)
     assert no_runs == ["simclr-seed0", "random-seed0", "random-seed4"]
 
 
@@ -159,22 +153,22 @@ def test_results_go_to_the_rows_whose_settings_they_have(tmp_path: Path) -> None
     for number, result in enumerate([*results, elsewhere, stranger, future, repeated, copied]):
         (tmp_path / f"{number}.json").write_text(json.dumps(result))
     found = read_results(tmp_path)
-    known = match(SMALL, found)
-    assert {name: list(runs) for name, runs in known.items()} == {"simclr": [1, 2, 3], "random": [1, 3]}
-    assert seeds_of(collect(SMALL, Path("nowhere"), known=known)) == [[1, 1, 2, 3], [1, 3], [1, 3]], "no copies"
-    assert list(match(SMALL.changed(["optim.lr=0.9"]), found)["simclr"]) == [0]
+    assert seeds_of(collect(SMALL, found)) == [[1, 1, 2, 3], [1, 3], [1, 3]], "no copies"
+    assert seeds_of(collect(SMALL.changed(["optim.lr=0.9"]), found))[0] == [0]
 
 
-def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> None:
+def test_damaged_failed_and_missing_runs_do_not_count(tmp_path: Path) -> None:
     for seed in range(4):
         write_run(tmp_path, SIMCLR, seed=seed)
-    damaged, other = tmp_path / "simclr-seed1" / "result.json", tmp_path / "simclr-seed2" / "config.json"
+    damaged = tmp_path / "simclr-seed1" / "result.json"
     damaged.write_text(damaged.read_text()[:50])
-    other.write_text(other.read_text().replace('"epochs": 40', '"epochs": 41'))
+    (tmp_path / "simclr-seed2" / "result.json").unlink()
     (tmp_path / "simclr-seed3" / "result.json").unlink()
-    outcome, random, _ = collect(SMALL, tmp_path, seeds=[0, 1, 2, 3])
+    outcome, random, _ = collect(
+        SMALL, read_results(tmp_path), seeds=[0, 1, 2, 3], errors={"simclr-seed1": "broken", "simclr-seed2": "full"}
+    )
     assert seeds_of([outcome]) == [[0]]
-    assert [failure[:7] for failure in outcome.failures] == ["seed 1:", "seed 2:"]
+    assert list(outcome.failures) == ["seed 1: broken.", "seed 2: full."]
     assert (outcome.num_missing, random.num_missing) == (1, 4)
     assert outcome.remark() == "2 of 4 failed, 1 of 4 not run yet"
 
@@ -182,7 +176,7 @@ def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> Non
 def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path: Path) -> None:
     changed = K1.changed(["optim.epochs=9", "run.device=cpu"])
     first, *others = k1_outcomes("optim.epochs=9")
-    assert save(changed, others, tmp_path / "longer") == 5
+    assert save(changed, others, tmp_path / "longer", Path()) == 5
     assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
     (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
     (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
@@ -193,8 +187,6 @@ def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path:
     assert seeds_of(outcomes) == [[0]] * 6
     assert "note" not in outcomes[1].results[0], "of two the experiment's own counts"
     assert "Settings changed for all runs: optim.epochs=9." in experiment.notes
-    with pytest.raises(UserError, match="not a folder"):
-        read_results(tmp_path / "nowhere")
 
 
 def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:
