@@ -7,14 +7,14 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 
-from contune.errors import UserError, unknown
+from contune.errors import UserError
 from contune.experiments import plan
-from contune.experiments.catalogue import EXPERIMENTS
+from contune.experiments.catalogue import EXPERIMENTS, find_experiment
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import Experiment, Outcome
 from contune.experiments.tables import Table, make_table
@@ -31,12 +31,6 @@ class Drawn:
     table: Table
     outcomes: list[Outcome]
     num_saved: int = 0
-
-
-def find_experiment(name: str) -> Experiment:
-    if name not in EXPERIMENTS:
-        raise unknown("experiment", name, EXPERIMENTS)
-    return replace(EXPERIMENTS[name], name=name)
 
 
 def run_experiment(
@@ -56,12 +50,11 @@ def run_experiment(
     save_to: copies new results there, one file per run. draw_only: runs nothing, and shows all seeds that there are,
     with the changes of the experiment.json in `source` if none are given.
     """
-    experiment = find_experiment(name)
     sources = [] if source is None else with_neighbors(source)
-    about = (plan.read_about(source) or plan.read_about(source / name)) if source is not None else None
-    if draw_only and not changes and about is not None and about[0] == name:
-        changes = about[1]
-    experiment = experiment.changed(changes)
+    about = plan.read_about(source) or plan.read_about(source / name) if source is not None else None
+    if draw_only and not changes and about is not None and about["experiment"] == name:
+        changes = about["overrides"]
+    experiment = find_experiment(name, changes)
     folder = out or plan.default_folder(experiment)
     errors, absent, stop = dict[str, str](), dict[str, str](), None
     if draw_only:
@@ -96,19 +89,6 @@ def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: P
     return table
 
 
-def saved_folders(results: Path) -> list[Path]:
-    """The folders in results/ that hold an experiment, in the order of the catalogue."""
-    found = {path: about[0] for path in sorted(results.glob("*/")) if (about := plan.read_about(path)) is not None}
-    return sorted(found, key=lambda path: list(EXPERIMENTS).index(found[path]))
-
-
-def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
-    """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
-    name, changes = plan.read_about(folder) or (folder.name, [])
-    experiment = find_experiment(name).changed(changes)
-    return experiment, finished(experiment, plan.collect(experiment, plan.read_results(*with_neighbors(folder))))
-
-
 def with_neighbors(folder: Path) -> list[Path]:
     """A folder with an experiment.json lacks the runs that its neighbors in results/ hold, so these are read too."""
     if not folder.is_dir():
@@ -121,4 +101,4 @@ def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcom
     return [each for each in outcomes if each.results or each.failures or experiment.layout in ("k1", "k2")]
 
 
-__all__ = ["EXPERIMENTS", "Experiment", "Outcome", "find_experiment", "read_saved", "run_experiment", "saved_folders"]
+__all__ = ["EXPERIMENTS", "Experiment", "Outcome", "find_experiment", "run_experiment"]

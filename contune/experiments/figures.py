@@ -5,7 +5,6 @@ Every accuracy has its 95 % interval: a thick bar over runs, a thin one for the 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import nan
 from typing import Any
 
 import matplotlib
@@ -50,8 +49,8 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         for source, value in each.row.reported.items():
             _mark(axes, value, y, sources[source], filled=False)
         if not each.collapsed():  # far to the left of everything of interest
-            _accuracy_mark(axes, each, y - 0.12, style, LINEAR)
-            _accuracy_mark(axes, each, y + 0.2, style._replace(marker="|"), KNN)
+            _marks(axes, each, y - 0.12, style=style, column=LINEAR)
+            _marks(axes, each, y + 0.2, style=style._replace(marker="|"), column=KNN)
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     ours = [_handle(MethodStyle(*kind)) for kind in (("linear probe", INK, "o"), ("kNN", INK, "|"))]
@@ -114,8 +113,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         style = method_style(upper.row.method)
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:
-                ends = found.mean - (found.half or 0.0), found.mean + (found.half or 0.0)
-                _mark(differences, found.mean, len(names), style, ends)
+                _mark(differences, found.mean, len(names), style, found.half or 0.0)
             names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
     differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
     _name_rows(differences, names)
@@ -140,9 +138,8 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
     for each, shade in zip(tuned, shades, strict=True):
         own, on_same_batches = each.curve(key), each.curve(f"supcon_{key}")
         if own is not None and on_same_batches is not None:
-            ratios = [100 * (a / b - 1) if b else nan for a, b in zip(own[1], on_same_batches[1], strict=True)]
             panels["runs"].plot(*own, linewidth=1.8, color=shade)
-            panels["relative"].plot(own[0], ratios, linewidth=1.8, color=shade)
+            panels["relative"].plot(own[0], 100 * (own[1] / on_same_batches[1] - 1), linewidth=1.8, color=shade)
         style = MethodStyle(f"{TCL}, {parameter} = {_value(each):,g}", matplotlib.colors.to_hex(shade), "o")
         handles.append(_handle(style, line="-"))
         _marks(panels["accuracy"], each, _value(each), _value(each), style, vertical=True)
@@ -193,42 +190,28 @@ def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
 
 
 def _mark(
-    axes: Axes,
-    value: float,
-    place: float,
-    style: MethodStyle,
-    ends: tuple[float, float] | None = None,
-    *,
-    width: float = THICK,
-    filled: bool = True,
-    vertical: bool = False,
-) -> None:
-    """A value on the axis of accuracies, x unless vertical, with a bar from end to end."""
-    low, high = ends or (value, value)
-    error: dict[str, Any] = {"yerr" if vertical else "xerr": [[max(0.0, value - low)], [max(0.0, high - value)]]}
+    axes: Axes, value: float, place: float, style: MethodStyle, error: Any = 0.0, *, width: float = THICK,
+    filled: bool = True, vertical: bool = False,
+) -> None:  # fmt: skip
+    """A value on the axis of accuracies, x unless vertical. `error`: of its bar, one number or one for each side."""
+    x, y, errors = (place, value, {"yerr": error}) if vertical else (value, place, {"xerr": error})
     face = style.color if filled else "none"
-    x, y = (place, value) if vertical else (value, place)
-    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, elinewidth=width, zorder=3 + filled, **error)
-
-
-def _accuracy_mark(
-    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
-) -> None:
-    """With the interval over runs, or that of the images of one run; nothing if there is no result."""
-    if (spread := outcome.accuracy(column)) is not None:
-        mean, half = spread.mean, spread.half
-        images = wilson_interval(mean, outcome.scores(column)[0][1]["num_images"])
-        ends, width = (images, THIN) if half is None else ((mean - half, mean + half), THICK)
-        _mark(axes, mean, place, style, ends, width=width, vertical=vertical)
+    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, elinewidth=width, zorder=3 + filled, **errors)
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle | None = None, *, vertical: bool = False
-) -> None:
-    """Our accuracy at `place`; the paper's, if it has one, as an open mark `at`."""
+    axes: Axes, outcome: Outcome, place: float, at: float = 0.0, style: MethodStyle | None = None, *,
+    column: str = TOP1, vertical: bool = False,
+) -> None:  # fmt: skip
+    """Our accuracy at `place` with its interval, if there is one; the paper's top-1 as an open mark `at`."""
     style = style or method_style(outcome.row.method)
-    _accuracy_mark(axes, outcome, place, style, vertical=vertical)
-    if PAPER in outcome.row.reported:
+    if (spread := outcome.accuracy(column)) is not None and spread.half is not None:
+        _mark(axes, spread.mean, place, style, spread.half, vertical=vertical)
+    elif spread is not None:
+        low, high = wilson_interval(spread.mean, outcome.scores(column)[0][1]["num_images"])
+        error = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
+        _mark(axes, spread.mean, place, style, error, width=THIN, vertical=vertical)
+    if column == TOP1 and PAPER in outcome.row.reported:
         _mark(axes, outcome.row.reported[PAPER], at, style, filled=False, vertical=vertical)
 
 

@@ -10,10 +10,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from contune.config import MACHINE_SETTINGS, Config
 from contune.errors import UserError
@@ -48,8 +50,6 @@ class PlanRow:
 
     title: str
     recipe: str
-    name: str
-    """Its run folders are called NAME-seedN. Rows with the same name share their runs."""
     overrides: tuple[str, ...] = ()
     """KEY=VALUE that define the row. Nothing overrides them."""
     method: str = ""
@@ -63,7 +63,8 @@ class PlanRow:
     """Top-1 % that others report, by whom."""
 
     def run_name(self, seed: int) -> str:
-        return f"{self.name}-seed{seed}"
+        """Of its run folder: `tcl-k1-4000-seed0`."""
+        return re.sub("[^a-z0-9.]+", "-", f"{self.title} seed{seed}".lower().replace("ε", "eps"))
 
     def config(self, overrides: Iterable[str], seed: int) -> Config:
         config = find_recipe(self.recipe)()
@@ -125,16 +126,20 @@ class Experiment:
                 notes.append("The paper's numbers are for other settings and are left out.")
         return replace(self, rows=tuple(rows), overrides=overrides, changes=changes, notes=tuple(notes))
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its experiment.json says: the name, and the changes that a result depends on."""
+        return {"experiment": self.name, "overrides": computed_settings(self.changes)}
+
 
 def computed_settings(overrides: Iterable[str]) -> list[str]:
     """Those that change what is computed, not where and how."""
-    pairs = [split_assignment(text) for text in overrides]
-    return [f"{k}={v}" for k, v in pairs if k not in (*MACHINE_SETTINGS, *PLACES)]
+    return sorted(text for text in overrides if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
 
 
 def default_folder(experiment: Experiment) -> Path:
     """runs/experiments/NAME; with changed settings NAME-HASH."""
-    computed = " ".join(sorted(computed_settings(experiment.changes)))
+    computed = " ".join(computed_settings(experiment.changes))
     suffix = f"-{hashlib.sha256(computed.encode()).hexdigest()[:8]}" if computed else ""
     return Path("runs") / "experiments" / f"{experiment.name}{suffix}"
 
@@ -192,19 +197,16 @@ class Outcome:
             return welch(a, b)
         return paired([mean(mine[seed]) for seed in seeds], [mean(theirs[seed]) for seed in seeds])
 
-    def curve(self, key: str) -> tuple[list[float], list[float]] | None:
+    def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
         """Epochs and what training logged then, the mean over seeds; None if no run logged it."""
         kept = [result["curves"] for result in self.results if key in result.get("curves", {})]
-        if not kept:
-            return None
-        epochs = kept[0]["epoch"]
-        alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
-        return epochs, [mean(values) for values in zip(*alike, strict=True)]
+        alike = [each[key] for each in kept if each["epoch"] == kept[0]["epoch"]]
+        return (np.array(kept[0]["epoch"]), np.array(alike, dtype=float).mean(axis=0)) if kept else None
 
     def mean_logged(self, key: str) -> float | None:
         """The mean of a curve over training."""
         found = self.curve(key)
-        return None if found is None else mean(value for value in found[1] if value == value)  # not nan
+        return None if found is None else float(np.nanmean(found[1]))
 
     def collapsed(self) -> list[Result]:
         """Runs whose features ended in almost one direction."""
@@ -241,14 +243,15 @@ def collect(
 ) -> list[Outcome]:
     """The outcome of every row.
 
-    seeds: those of the experiment; None: all that there are. errors: why runs failed, by the name of the run. absent:
-    why data sets cannot be opened, by name.
+    seeds: those of the experiment; None: all that there are. errors: why runs failed, by the fingerprint of their
+    settings. absent: why data sets cannot be opened, by name.
     """
     outcomes = []
     for row in experiment.rows:
         runs = row.runs(results, experiment.overrides)
         wanted = sorted(runs) if seeds is None else seeds
-        reasons = {seed: (errors or {}).get(row.run_name(seed)) for seed in wanted if seed not in runs}
+        configs = {seed: row.config(experiment.overrides, seed) for seed in wanted if seed not in runs}
+        reasons = {seed: (errors or {}).get(config.fingerprint()) for seed, config in configs.items()}
         failures = [f"seed {seed}: {reason.rstrip('.')}." for seed, reason in reasons.items() if reason]
         num_missing = len(reasons) - len(failures) if wanted else 1
         no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if num_missing else ""
@@ -260,17 +263,18 @@ def collect(
 def run_missing(
     experiment: Experiment, folder: Path, seeds: Sequence[int], results: Results, parallel: int | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Runs what has not finished yet, seed by seed. Returns the errors by run and the absent data sets by name.
+    """Runs what has not finished yet, seed by seed. Returns `errors` and `absent` of `collect`.
 
-    Rows whose data set is not on this disk are left out. If there is nothing else, it is an error.
+    Rows with the same settings share their runs. Rows whose data set is not on this disk are left out. If there is
+    nothing else, it is an error.
     """
-    jobs: dict[Path, Job] = {}
+    jobs: dict[str, Job] = {}
     known = [row.runs(results, experiment.overrides) for row in experiment.rows]
     for seed in seeds:
         for row, runs in zip(experiment.rows, known, strict=True):
             if seed not in runs:
                 path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
-                jobs.setdefault(path, Job(config, path, f"{row.title}, seed {seed}", train_and_report))
+                jobs.setdefault(config.fingerprint(), Job(config, path, f"{row.title}, seed {seed}", train_and_report))
     absent: dict[str, str] = {}
     for name, settings in {job.config.data.name: job.config.data for job in jobs.values()}.items():
         try:
@@ -284,7 +288,7 @@ def run_missing(
     check_folder(folder, experiment)
     write_about(folder, experiment)
     done = zip(possible, run_many(possible, parallel), strict=True)
-    return {job.folder.name: result["error"] for job, result in done if "error" in result}, absent
+    return {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}, absent
 
 
 # Result files: one JSON file per run, anywhere below a folder.
@@ -316,19 +320,15 @@ def _accuracies(result: Result) -> dict[str, float]:
 # The folder of an experiment: its file experiment.json, and the results that are saved to one.
 
 
-def read_about(folder: Path) -> tuple[str, list[str]] | None:
+def read_about(folder: Path) -> dict[str, Any] | None:
     """The experiment of a folder and its changed settings; None if the folder does not say."""
-    try:
-        content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        return str(content["experiment"]), [str(text) for text in content["overrides"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    path = folder / ABOUT
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def write_about(folder: Path, experiment: Experiment) -> None:
-    content = {"experiment": experiment.name, "overrides": computed_settings(experiment.changes)}
     make_parent(folder / ABOUT)
-    write_atomic(folder / ABOUT, json.dumps(content, indent=2) + "\n")
+    write_atomic(folder / ABOUT, json.dumps(experiment.about, indent=2) + "\n")
 
 
 def check_folder(folder: Path, experiment: Experiment) -> None:
@@ -336,19 +336,16 @@ def check_folder(folder: Path, experiment: Experiment) -> None:
     about = read_about(folder)
     if about is None:
         check_new_folder(folder, "run of this experiment")
-    elif (about[0], sorted(about[1])) != (experiment.name, sorted(computed_settings(experiment.changes))):
-        raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
+    elif about != experiment.about:
+        held = " ".join([about["experiment"], *about["overrides"]])
+        raise UserError(f"{folder} holds the experiment {held}; use another --out")
 
 
 def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> int:
-    """Copies the results of the runs in `source`, one file per run. Returns how many there are."""
+    """Copies the results of the run folders in `source`, one file per run. Returns how many there are."""
     write_about(folder, experiment)
-    new = {
-        outcome.row.run_name(int(result["seed"])): result
-        for outcome in outcomes
-        for result in outcome.results
-        if Path(result["file"]).is_relative_to(source)
-    }
+    found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
+    new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
     for name, result in new.items():
         text = json.dumps({key: value for key, value in result.items() if key != "file"}, indent=1)
         # A curve on one line.

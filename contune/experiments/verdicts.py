@@ -20,7 +20,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.eval.measures import LINEAR, TOP1
 from contune.experiments import plan
-from contune.experiments.catalogue import EXPERIMENTS
+from contune.experiments.catalogue import find_experiment
 from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import Spread
 
@@ -245,7 +245,7 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
     @cache
     def outcomes_of(experiment: str) -> tuple[Experiment, dict[str, Outcome]]:
         name, *changes = experiment.split()
-        planned = EXPERIMENTS[name].changed(changes)
+        planned = find_experiment(name, changes)
         return planned, {each.row.title: each for each in plan.collect(planned, results)}
 
     findings = []

@@ -24,7 +24,7 @@ def made_up_result(
         result
         | {"config": config.to_dict(), "seed": seed, "epochs": config.optim.epochs, "seconds": 30.0}
         | {"linear_top1": linear, "knn_top1": knn, "measures": measures, "last_logged": {"effective_rank": rank}}
-        | {"file": "made-up.json"}
+        | {"file": f"{row.run_name(seed)}/result.json"}
         | changes
     )
 

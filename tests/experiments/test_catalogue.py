@@ -50,14 +50,10 @@ def test_every_experiment_is_complete(name: str) -> None:
     assert experiment.summary.endswith(".")
     assert experiment.layout in TABLES
     assert experiment.layout in FIGURES
-    assert len({row.title for row in experiment.rows}) == len(experiment.rows)
-    by_name: dict[str, set[str]] = {}
+    assert len({row.run_name(3) for row in experiment.rows}) == len(experiment.rows)
     for each in experiment.rows:
         config = each.config(experiment.overrides, seed=3)
-        by_name.setdefault(each.run_name(3), set()).add(config.fingerprint())
-        if name.endswith("-digits"):
-            assert config.data.name == "digits"
-    assert all(len(fingerprints) == 1 for fingerprints in by_name.values()), "rows of one name share their runs"
+        assert config.data.name == "digits" or not name.endswith("-digits")
     if name.endswith("-digits") and name not in ("ssl-digits", "robustness-digits"):  # a CPU does it in minutes
         assert sum(config.optim.epochs for config in configs(name).values()) <= 240
 

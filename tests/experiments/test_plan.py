@@ -11,7 +11,7 @@ from command_line import PLAIN, contune, read_json
 from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, read_saved, saved_folders
+from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
 from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
 from contune.train import many
 from contune.train.signals import Stopped
@@ -19,12 +19,10 @@ from contune.train.signals import Stopped
 RESULTS = Path(__file__).parent.parent.parent / "results"
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
 DRAWN = {"table.md", "figure.png", "figure.svg", ABOUT}
-SIMCLR = PlanRow(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
-RANDOM = PlanRow(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
-RAW = PlanRow(
-    title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, name="random", pixels=True, is_baseline=True
-)
-BROKEN = PlanRow(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
+SIMCLR = PlanRow(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",))
+RANDOM = PlanRow(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), is_baseline=True)
+RAW = PlanRow(title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, pixels=True, is_baseline=True)
+BROKEN = PlanRow(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",))
 SMALL = Experiment(title="A small one", summary="", name="small", rows=(SIMCLR, RANDOM, RAW))
 K1 = find_experiment("fig-k1-digits")
 
@@ -77,16 +75,21 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == DRAWN
 
 
-@pytest.mark.parametrize("source", [*saved_folders(RESULTS), RESULTS], ids=lambda source: source.name)
+SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
+
+
+@pytest.mark.parametrize("source", [*SAVED, RESULTS], ids=lambda source: source.name)
 def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tmp_path: Path) -> None:
     folder = RESULTS / "fig-k1" if source == RESULTS else source
     done = contune("experiment", folder.name, "--from", source, "--draw", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "not run yet" not in done.out
     assert {path.name for path in (tmp_path / "out").iterdir()} == DRAWN
-    assert read_json(tmp_path / "out" / ABOUT) == read_json(folder / ABOUT)
-    shown = {outcome.row.run_name(r["seed"]) for outcome in read_saved(folder)[1] for r in outcome.results}
-    assert {path.stem for path in folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
+    about = read_json(folder / ABOUT)
+    assert read_json(tmp_path / "out" / ABOUT) == about
+    outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(*with_neighbors(folder)))
+    shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
+    assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
 
 
 def test_only_missing_runs_are_done_and_only_new_ones_saved(tmp_path: Path, no_runs: list[str]) -> None:
@@ -131,7 +134,7 @@ def test_data_that_is_not_on_this_disk_is_left_out(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONTUNE_DATA", raising=False)
-    far = PlanRow(title="Far", recipe="cifar10-supcon", name="far")
+    far = PlanRow(title="Far", recipe="cifar10-supcon")
     errors, absent = plan.run_missing(
         Experiment(title="", summary="", rows=(SIMCLR, far)), tmp_path / "a", [0], {}, None
     )
@@ -164,9 +167,8 @@ def test_damaged_failed_and_missing_runs_do_not_count(tmp_path: Path) -> None:
     damaged.write_text(damaged.read_text()[:50])
     (tmp_path / "simclr-seed2" / "result.json").unlink()
     (tmp_path / "simclr-seed3" / "result.json").unlink()
-    outcome, random, _ = collect(
-        SMALL, read_results(tmp_path), seeds=[0, 1, 2, 3], errors={"simclr-seed1": "broken", "simclr-seed2": "full"}
-    )
+    errors = {SIMCLR.config((), seed).fingerprint(): reason for seed, reason in ((1, "broken"), (2, "full"))}
+    outcome, random, _ = collect(SMALL, read_results(tmp_path), seeds=[0, 1, 2, 3], errors=errors)
     assert seeds_of([outcome]) == [[0]]
     assert list(outcome.failures) == ["seed 1: broken.", "seed 2: full."]
     assert (outcome.num_missing, random.num_missing) == (1, 4)
@@ -182,11 +184,10 @@ def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path:
     (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
-    assert saved_folders(tmp_path) == [tmp_path / "longer"]
-    experiment, outcomes = read_saved(tmp_path / "longer")
+    outcomes = collect(changed, read_results(*with_neighbors(tmp_path / "longer")))
     assert seeds_of(outcomes) == [[0]] * 6
     assert "note" not in outcomes[1].results[0], "of two the experiment's own counts"
-    assert "Settings changed for all runs: optim.epochs=9." in experiment.notes
+    assert "Settings changed for all runs: optim.epochs=9." in changed.notes
 
 
 def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:

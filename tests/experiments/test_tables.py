@@ -119,9 +119,9 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
 
 def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None:
     experiment = find_experiment("ssl-digits")
-    simclr = next(row for row in experiment.rows if row.name == "simclr")
+    simclr = next(row for row in experiment.rows if row.title == "SimCLR")
     random, pixels = experiment.rows[-2:]
-    byol = PlanRow(title="BYOL", recipe="digits-byol", name="byol", reported={"paper": 92.6})
+    byol = PlanRow(title="BYOL", recipe="digits-byol", reported={"paper": 92.6})
     outcomes = [
         made_up_outcome(random, 60.0),
         made_up_outcome(pixels, 60.0, 61.0),
