@@ -9,7 +9,6 @@ from statistics import mean
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1, judged_by
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, protocols_differ
 from contune.report.page import duration
-from contune.report.statistics import Spread
 
 NOTHING = "–"
 TITLES = {TOP1: "top-1 %", LINEAR: "linear %", FAST: "fast probe %", KNN: "kNN %"}
@@ -60,23 +59,24 @@ def make_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
 
 def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """A row per method, baselines last. Columns in which no row has anything are left out."""
-    sources = dict.fromkeys(source for each in outcomes for source in each.row.reported)
-    columns: dict[str, Callable[[Outcome], object]] = {
-        TITLES[LINEAR]: lambda each: each.accuracy(LINEAR),
-        TITLES[KNN]: lambda each: each.accuracy(KNN),
-        "online probe %": lambda each: _last_logged(each, "online_top1"),
-        **{source: lambda each, source=source: each.row.reported.get(source) for source in sources},  # type: ignore[misc]
-    }
-    columns = {title: value for title, value in columns.items() if any(map(value, outcomes))}
-    ordered = sorted(outcomes, key=lambda each: each.row.is_baseline)
     methods = [each for each in outcomes if not each.row.is_baseline]
-    best = {TITLES[column]: _best(methods, column) for column in (LINEAR, KNN)}
-    rows = []
-    for each in ordered:
-        cells = {title: _text(value(each)) for title, value in columns.items()}
-        bold = {title: f"**{cells[title]}**" for title in cells if each is best.get(title)}
-        rows.append((f"{each.row.title} ({each.remark()})".removesuffix(" ()"), *(cells | bold).values()))
-    return Table(columns=["method", *columns], rows=rows, notes=_notes(outcomes, (LINEAR, KNN)))
+    sources = dict.fromkeys(source for each in outcomes for source in each.row.reported)
+    columns, rows = ["method", TITLES[LINEAR], TITLES[KNN], "online probe %", *sources], []
+    for each in sorted(outcomes, key=lambda each: each.row.is_baseline):
+        online = [result["last_logged"].get("online_top1") for result in each.trained if "last_logged" in result]
+        rows.append((
+            f"{each.row.title} ({each.remark()})".removesuffix(" ()"),
+            _accuracy(each, [] if each.row.is_baseline else methods, LINEAR),
+            _accuracy(each, [] if each.row.is_baseline else methods, KNN),
+            f"{100 * mean(online):.2f}" if online and None not in online else NOTHING,
+            *(str(each.row.reported.get(source, NOTHING)) for source in sources),
+        ))  # fmt: skip
+    shown = [place for place, cells in enumerate(zip(*rows, strict=True)) if {*cells} != {NOTHING}]
+    return Table(
+        columns=[columns[place] for place in shown],
+        rows=[[row[place] for place in shown] for row in rows],
+        notes=_notes(outcomes, (LINEAR, KNN)),
+    )
 
 
 def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
@@ -105,11 +105,12 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     measures = [TOP1, *([FAST] if protocols_differ(outcomes) else []), KNN]
     rows = []
     for each in outcomes:
-        texts = [*(_text(each.accuracy(column)) for column in measures[1:]), str(len(each.results)), NOTHING]
+        texts = [*(_accuracy(each, [], column) for column in measures[1:]), str(len(each.results)), NOTHING]
         rows.append((each.row.method, _accuracy(each, outcomes), *texts))
     for lower, upper in compared(outcomes):
-        found = upper.difference(lower)
-        texts = [_signed(upper.difference(lower, column)) for column in measures]
+        differences = [upper.difference(lower, column) for column in measures]
+        texts = [NOTHING if each is None else each.signed for each in differences]
+        found = differences[0]
         p = NOTHING if found is None or found.p is None else f"{found.p:.2g}"
         rows.append((f"{upper.row.method} − {lower.row.method}", *texts, str(found.num) if found else NOTHING, p))
     notes = _notes(outcomes, measures)
@@ -153,39 +154,24 @@ def by_place(outcomes: Iterable[Outcome]) -> tuple[dict[tuple[str, str], Outcome
     return cells, list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
 
 
-def _text(value: object) -> str:
-    return NOTHING if value is None else str(value)
-
-
-def _signed(difference: Spread | None) -> str:
-    return NOTHING if difference is None else difference.signed
-
-
-def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome]) -> str:
-    """Top-1, in bold if it is the highest of several rivals, and a remark such as that some runs are missing."""
-    spread, remark = (None, "") if outcome is None else (outcome.accuracy(), outcome.remark())
+def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = TOP1) -> str:
+    """In bold if it is the highest of the rivals. Top-1 with a remark, such as that some runs are missing."""
+    spread, remark = None, ""
+    if outcome is not None:
+        spread, remark = outcome.accuracy(column), outcome.remark() if column == TOP1 else ""
     if spread is None:
         return remark or NOTHING
-    means = [found.mean for rival in rivals if (found := rival.accuracy()) is not None]
+    means = [found.mean for rival in rivals if (found := rival.accuracy(column)) is not None]
     text = f"{spread} ({remark})" if remark else str(spread)
-    return f"**{text}**" if len(means) > 1 and spread.mean == max(means) else text
+    return f"**{text}**" if means and spread.mean == max(means) else text
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
     """Empty if the rows have different seeds, whose means the table shows."""
     if upper is None or lower is None or upper.by_seed().keys() != lower.by_seed().keys():
         return NOTHING
-    return _signed(upper.difference(lower))
-
-
-def _best(outcomes: Iterable[Outcome], column: str) -> Outcome | None:
-    scored = [(spread.mean, each) for each in outcomes if (spread := each.accuracy(column))]
-    return max(scored, key=lambda pair: pair[0], default=(0.0, None))[1]
-
-
-def _last_logged(outcome: Outcome, metric: str) -> str | None:
-    found = [result["last_logged"][metric] for result in outcome.trained if metric in result.get("last_logged", {})]
-    return f"{100 * mean(found):.2f}" if found else None
+    found = upper.difference(lower)
+    return NOTHING if found is None else found.signed
 
 
 def _percent(outcome: Outcome, key: str, of: str | None = None) -> str:
