@@ -230,7 +230,7 @@ def section(
     for protocol, name in names.items():
         notes = [note.replace(protocol, f"[{name}](#{slug(MEASURING)})") for note in notes]
     command = " ".join([experiment.name, *experiment.changes])
-    own = [f"- {finding.sentence}" for finding in findings if finding.claim.experiment == command and finding.files]
+    own = [_sentence(finding) for finding in findings if finding.claim.experiment == command and finding.files]
     details = [f"- [Result files](../results/{folder.name})", *(f"- {note}" for note in notes if note not in caveats)]
     parts = [
         f"{level} {experiment.title}",
@@ -242,6 +242,13 @@ def section(
         folded("Protocols, revisions and timings", "\n".join(details)),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _sentence(finding: Finding) -> str:
+    differs = f" Ours: {finding.claim.differs}." if finding.claim.differs else ""
+    verdict = "partly reproduced" if finding.verdict == PARTLY else finding.verdict
+    number = f"{finding.number[0].upper()}{finding.number[1:]}"
+    return f"- **{verdict.capitalize()}:** {finding.claim.text} {number}.{differs}"
 
 
 def protocols(results: Results) -> dict[str, str]:

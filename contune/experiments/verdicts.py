@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
-from math import nan, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -75,12 +75,6 @@ class Finding:
     minutes: float
     """Of one H200, for the runs that are missing."""
 
-    @property
-    def sentence(self) -> str:
-        differs = f" Ours: {self.claim.differs}." if self.claim.differs else ""
-        verdict = "partly reproduced" if self.verdict == PARTLY else self.verdict
-        return f"**{verdict.capitalize()}:** {self.claim.text} {self.number[0].upper()}{self.number[1:]}.{differs}"
-
 
 # Tests
 
@@ -91,23 +85,21 @@ def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread | None, list[float]]
     Of several pairs: the interval over the pairs. If they share their second row, all runs of the first rows together
     are compared with it. Of fewer than three runs: at least the interval over the test images.
     """
-    uppers, lowers = list(rows[::2]), list(rows[1::2])
-    means = [_mean(upper, column) - _mean(lower, column) for upper, lower in zip(uppers, lowers, strict=True)]
-    if len(uppers) > 1 and len({each.row.title for each in lowers}) == 1:
-        uppers = [replace(uppers[0], results=tuple(result for each in uppers for result in each.results))]
-    found = [upper.difference(lower, column) for upper, lower in zip(uppers, lowers, strict=False)]
-    spreads = [each for each in found if each is not None]
-    if not spreads:
-        return None, means
-    total = Spread.of([each.mean for each in spreads]) if len(spreads) > 1 else spreads[0]
-    if len(spreads) == 1 and min(len(uppers[0].results), len(lowers[0].results)) < FEW:
-        total = Spread(total.mean, max(total.half or 0.0, _of_images([uppers[0], lowers[0]], column)))
-    return total, means
+    pairs = list(zip(rows[::2], rows[1::2], strict=True))
+    means = [each.mean for each in _differences(pairs, column)]
+    if len(pairs) > 1 and len({lower.row.title for _, lower in pairs}) == 1:
+        together = tuple(result for upper, _ in pairs for result in upper.results)
+        pairs = [(replace(rows[0], results=together), rows[1])]
+    found = _differences(pairs, column)
+    if len(found) > 1:
+        return Spread.of(means), means
+    if found and min(len(each.results) for each in pairs[0]) < FEW:
+        return Spread(found[0].mean, max(found[0].half or 0.0, _of_images(pairs[0], column))), means
+    return found[0] if found else None, means
 
 
-def _mean(outcome: Outcome, column: str) -> float:
-    found = outcome.accuracy(column)
-    return nan if found is None else found.mean
+def _differences(pairs: Sequence[tuple[Outcome, Outcome]], column: str) -> list[Spread]:
+    return [found for upper, lower in pairs if (found := upper.difference(lower, column)) is not None]
 
 
 def _of_images(rows: Rows, column: str) -> float:
@@ -150,14 +142,11 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
 
 def same_engine(claim: Claim, rows: Rows) -> Decided:
     """Runs with torch's batch norm (engines graph and eager) and with contune's differ by at most 0.3 points."""
-    is_torchs = [result["config"]["run"]["engine"] in ("graph", "eager") for result in rows[0].results]
-    torchs, ours = (
-        replace(
-            rows[0], results=tuple(r for r, it_is in zip(rows[0].results, is_torchs, strict=True) if it_is == wanted)
-        )
-        for wanted in (True, False)
-    )
-    return similar(claim, [ours, torchs], margin=0.3) if torchs.results and ours.results else (OPEN, "one engine")
+    torchs = [result for result in rows[0].results if result["config"]["run"]["engine"] in ("graph", "eager")]
+    ours = [result for result in rows[0].results if result not in torchs]
+    if not torchs or not ours:
+        return OPEN, "one engine"
+    return similar(claim, [replace(rows[0], results=tuple(each)) for each in (ours, torchs)], margin=0.3)
 
 
 def reaches(claim: Claim, rows: Rows) -> Decided:

@@ -48,6 +48,10 @@ class ComparedRun:
     metrics: list[dict[str, float]]
 
     @property
+    def seed(self) -> int:
+        return self.config.run.seed
+
+    @property
     def method(self) -> MethodStyle:
         return method_style(self.config.method.name)
 
@@ -76,9 +80,7 @@ class Group:
     """Runs with the same settings, one per seed."""
 
     title: str
-    runs: tuple[ComparedRun, ...]
-    repeated: tuple[ComparedRun, ...] = ()
-    """Runs of a seed that is there already; they do not count."""
+    runs: list[ComparedRun]
 
     def accuracy(self, column: str) -> Spread | None:
         """Over seeds; None if no run was measured."""
@@ -93,7 +95,7 @@ class Group:
         pairs = []
         for one, two in product(self.runs, other.runs):
             a, b = one.score(column), two.score(column)
-            if a is None or b is None or one.config.run.seed != two.config.run.seed:
+            if a is None or b is None or one.seed != two.seed:
                 continue
             same_images = (one.data, a["split"]) == (two.data, b["split"])
             if same_images and (a["protocol"] == b["protocol"] or "classifier" in (a["name"], b["name"])):
@@ -102,18 +104,14 @@ class Group:
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
-    """Runs that differ only in the seed are one group, in the order of their first run."""
-    together: dict[str, list[ComparedRun]] = {}
+    """Runs that differ only in the seed are one group, in the order of their first run. A repeat does not count."""
+    groups: dict[str, dict[int, ComparedRun]] = {}
     for run in runs:
-        together.setdefault(run.config.fingerprint("run.seed"), []).append(run)
-    groups = []
-    for title, members in zip(titles([each[0] for each in together.values()]), together.values(), strict=True):
-        by_seed: dict[int, ComparedRun] = {}
-        for run in sorted(members, key=lambda run: run.result is None):  # finished ones count first
-            by_seed.setdefault(run.config.run.seed, run)
-        counted = tuple(by_seed[seed] for seed in sorted(by_seed))
-        groups.append(Group(title, counted, tuple(run for run in members if run not in counted)))
-    return groups
+        by_seed = groups.setdefault(run.config.fingerprint("run.seed"), {})
+        if run.seed not in by_seed or by_seed[run.seed].result is None:
+            by_seed[run.seed] = run
+    members = [[by_seed[seed] for seed in sorted(by_seed)] for by_seed in groups.values()]
+    return list(map(Group, titles([each[0] for each in members]), members))
 
 
 def titles(runs: Sequence[ComparedRun]) -> list[str]:
@@ -126,9 +124,7 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
         if key not in NOT_IN_TITLES and len(set(zip(among, values, strict=True))) > len(set(among)):
             for row, value in zip(named, values, strict=True):
                 row += [f"{key.removesuffix('.name').rpartition('.')[2]} {value}"] if value else []
-    for row in named:
-        row[MOST_NAMED:] = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
-    found = [", ".join([start, *row]) for start, row in zip(starts, named, strict=True)]
+    found = [", ".join([start, *row[:MOST_NAMED]]) for start, row in zip(starts, named, strict=True)]
     return [f"{name} ({run.name})" if found.count(name) > 1 else name for name, run in zip(found, runs, strict=True)]
 
 
@@ -153,21 +149,19 @@ def verdict(groups: Sequence[Group]) -> str:
     """One sentence on the best two settings that were measured alike, or on the only one."""
     for column in columns_of(groups):
         by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
-        ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         if len(groups) == 1 and (spread := groups[0].accuracy(column)) is not None:
             return f"{by}, {groups[0].title} gets {spread} % right ({plural(len(groups[0].runs), 'seed')})."
+        ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         for best, other in combinations(ranked, 2):
             if (found := best.difference(other, column)) is None:
                 continue
             a, b = (best.title, other.title) if found.mean >= 0 else (other.title, best.title)
             b += f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
-            points, seeds = Spread(abs(found.mean), found.half), plural(found.num, "seed")
-            if found.half is None:
-                return f"{by}, {a} and {b} cannot be separated: they differ by {points} points ({seeds})."
-            how = f"{points} points (95 % interval, {seeds})"
-            if points.mean <= found.half:
-                return f"{by}, {a} and {b} cannot be separated: they differ by {how}."
-            return f"{by}, {a} beats {b} by {how}."
+            points, interval = found._replace(mean=abs(found.mean)), "" if found.half is None else "95 % interval, "
+            size = f"{points} points ({interval}{plural(found.num, 'seed')})"
+            if found.half is None or points.mean <= found.half:
+                return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
+            return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:
         return "No accuracy was measured yet."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
@@ -181,7 +175,7 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
         rows.append((
             group.title,
             *(str(group.accuracy(column) or "–") for column in columns),
-            ", ".join(str(run.config.run.seed) for run in group.runs),
+            ", ".join(str(run.seed) for run in group.runs),
             html.duration(sum(seconds) / len(seconds)) if seconds else "–",
         ))  # fmt: skip
     return ("Runs", *(f"{COLUMNS[column]}, %" for column in columns), "Seeds", "Training"), rows
@@ -189,7 +183,7 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
 
 def comparison_page(groups: Sequence[Group]) -> str:
     """The whole page, from the run folders alone: neither data nor encoders are needed."""
-    runs = [run for group in groups for run in (*group.runs, *group.repeated)]
+    runs = [run for group in groups for run in group.runs]
     methods = ", ".join(dict.fromkeys(run.method.title for run in runs))
     data = ", ".join(dict.fromkeys(run.data_title for run in runs))
     num_unfinished = sum(run.result is None for run in runs)
@@ -218,8 +212,8 @@ def _accuracies(groups: Sequence[Group]) -> str:
     (heads, plain), columns, protocols = accuracy_rows(groups), columns_of(groups), dict[str, None]()
     rows = []
     for group, (title, *cells) in zip(groups, plain, strict=True):
-        names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
-        rows.append((escape(title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
+        names = "".join(f"<small>{escape(run.name + run.state())}</small>" for run in group.runs)
+        rows.append((escape(title) + names, *cells))
         for run, score in ((run, run.score(column)) for column in columns for run in group.runs):
             if score is not None:
                 title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data}"
