@@ -153,7 +153,7 @@ def _place(outcome: Outcome) -> tuple[str, ...]:
 
 def _cells(outcome: Outcome) -> list[str]:
     data, encoder = _place(outcome)
-    (name,) = {score["name"] for _, score in outcome.scores(TOP1)}
+    (name,) = {score["name"] for score in outcome.scores()}
     method, num = outcome.row.method, len(outcome.results)
     runs = f"{num} run{'s' * (num > 1)}"
     paper = outcome.row.reported.get(PAPER, "–")

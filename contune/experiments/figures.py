@@ -99,7 +99,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """Every run a tick, the mean with its interval, and the differences in a second panel."""
     figure, (runs, differences) = _panels(2, 1.5 + 0.55 * len(outcomes))
     for y, each in enumerate(outcomes):
-        style, seeds = method_style(each.row.method), [top1 for runs in each.by_seed().values() for top1 in runs]
+        style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores()]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
         _marks(runs, each, y, y - 0.25)
     _name_rows(runs, [each.row.method for each in outcomes])
@@ -204,7 +204,7 @@ def _marks(
     if (spread := outcome.accuracy(column)) is not None and spread.half is not None:
         _mark(axes, spread.mean, place, style, spread.half, vertical=vertical)
     elif spread is not None:
-        low, high = wilson_interval(spread.mean, outcome.scores(column)[0][1]["num_images"])
+        low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
         error = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
         _mark(axes, spread.mean, place, style, error, width=THIN, vertical=vertical)
     if column == TOP1 and PAPER in outcome.row.reported:

@@ -165,22 +165,22 @@ class Outcome:
         """The results of a row that is about features; raw pixels are not trained."""
         return () if self.row.pixels else self.results
 
-    def scores(self, column: str) -> list[tuple[Result, dict[str, Any]]]:
-        """Raw pixels are the same for every seed, and count once."""
+    def scores(self, column: str = TOP1) -> list[dict[str, Any]]:
+        """What was measured of each run, with its seed. Raw pixels are the same for every seed, and count once."""
         results = self.results[:1] if self.row.pixels else self.results
-        found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in results]
-        return [(result, score) for result, score in found if score is not None]
+        found = [(result["seed"], judged_by(result, column, pixels=self.row.pixels)) for result in results]
+        return [score | {"seed": seed} for seed, score in found if score is not None]
 
     def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:
         """Top-1 % of all runs."""
         found: dict[int, list[float]] = {}
-        for result, score in self.scores(column):
-            found.setdefault(int(result["seed"]), []).append(float(score["top1"]))
+        for score in self.scores(column):
+            found.setdefault(score["seed"], []).append(score["top1"])
         return found
 
     def accuracy(self, column: str = TOP1) -> Spread | None:
         """Top-1 %, the mean over runs with its interval."""
-        values = [value for runs in self.by_seed(column).values() for value in runs]
+        values = [score["top1"] for score in self.scores(column)]
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
@@ -230,7 +230,7 @@ class Outcome:
 
 def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
     """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
-    return len({score["protocol"] for each in outcomes for _, score in each.scores(TOP1)}) > 1
+    return len({score["protocol"] for each in outcomes for score in each.scores()}) > 1
 
 
 def collect(

@@ -188,7 +188,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         notes.append(f"Top-1 on the {results[0]['split']} split after the last epoch; the highest in bold.")
         if any(len(each.trained) > 1 for each in outcomes):
             notes.append("± is the 95 % confidence interval over runs (Student's t).")
-        singles = [found[0][1] for each in outcomes if len(found := each.scores(columns[0])) == 1]
+        singles = [found[0] for each in outcomes if len(found := each.scores(columns[0])) == 1]
         if singles:
             top1, num = mean(score["top1"] for score in singles), singles[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)

@@ -104,7 +104,7 @@ def _differences(pairs: Sequence[tuple[Outcome, Outcome]], column: str) -> list[
 
 def _of_images(rows: Rows, column: str) -> float:
     """Half of the 95 % interval of one run of each row, as samples of the test images."""
-    scores = [each.scores(column)[0][1] for each in rows]
+    scores = [each.scores(column)[0] for each in rows]
     return 1.96 * sqrt(sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores))
 
 
@@ -208,7 +208,7 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
-    names = dict.fromkeys(MEASURES[score["name"]] for each in rows for _, score in each.scores(column))
+    names = dict.fromkeys(MEASURES[score["name"]] for each in rows for score in each.scores(column))
     return "each method's own measure" if len(names) > 1 else next(iter(names))
 
 
