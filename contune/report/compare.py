@@ -61,10 +61,6 @@ class ComparedRun:
         data = self.config.data
         return str(data.path) if data.name == "images" else data.name
 
-    @property
-    def data_title(self) -> str:
-        return html.data_title(self.config.data.name, self.config.data.path)
-
     def score(self, column: str) -> dict[str, Any] | None:
         """The measure that a column shows of this run; None if it was not measured."""
         return None if self.result is None else judged_by(self.result, column)
@@ -117,7 +113,7 @@ def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
 def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
     several = len({run.data for run in runs}) > 1
-    starts = [f"{run.method.title} on {run.data_title}" if several else run.method.title for run in runs]
+    starts = [f"{run.method.title} on {html.data_title(run.data)}" if several else run.method.title for run in runs]
     named: list[list[str]] = [[] for _ in runs]
     for key, values in different_settings(runs).items():
         among = [run.data for run in runs] if key.startswith(HELD_EQUAL) else starts
@@ -185,7 +181,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
     """The whole page, from the run folders alone: neither data nor encoders are needed."""
     runs = [run for group in groups for run in group.runs]
     methods = ", ".join(dict.fromkeys(run.method.title for run in runs))
-    data = ", ".join(dict.fromkeys(run.data_title for run in runs))
+    data = ", ".join(dict.fromkeys(html.data_title(run.data) for run in runs))
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []

@@ -109,21 +109,16 @@ def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> 
     """An <img>. `description` is its alternative text, already escaped."""
     x_CHW = images.images.decode(index, None, channels)
     picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
-    tiny = max(picture.size) <= TINY_SIDE
-    out = BytesIO()
-    if tiny:
-        picture.save(out, format="PNG", optimize=True)
-    else:  # a photo as PNG takes four times the space for no visible gain
-        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-        picture.save(out, format="JPEG", quality=85)
-    kind, look = ("png", ' class="tiny"') if tiny else ("jpeg", "")
-    data = base64.b64encode(out.getvalue()).decode()
-    return f'<img{look} src="data:image/{kind};base64,{data}" alt="{description}">'
+    tiny, out = max(picture.size) <= TINY_SIDE, BytesIO()
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    picture.save(out, format="WEBP", lossless=tiny, quality=85)
+    look, data = ' class="tiny"' if tiny else "", base64.b64encode(out.getvalue()).decode()
+    return f'<img{look} src="data:image/webp;base64,{data}" alt="{description}">'
 
 
-def data_title(name: str, path: str | None) -> str:
-    """What people call the data: `images` says nothing about a person's own folder, but its name does."""
-    return Path(path).name or path if name == "images" and path else name
+def data_title(data: str) -> str:
+    """What people call the data: its name, or that of the folder of their own images."""
+    return Path(data).name or data
 
 
 def write_report(
@@ -149,7 +144,8 @@ def write_report(
     from contune.report import plots  # imports this module; matplotlib is slow to import
     from contune.report.style import method_style
 
-    data, style = data_title(result["data"], config["data"]["path"]), method_style(result["method"])
+    data = data_title(str(config["data"]["path"]) if result["data"] == "images" else result["data"])
+    style = method_style(result["method"])
     labels_M = None if images is None or images.labels is None or images.labels.dim() == 2 else images.labels
     # The header: what was trained on what, and how good it is.
     cards, first, note = [], None, ""
