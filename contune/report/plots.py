@@ -225,7 +225,7 @@ def _map_names(names: np.ndarray, label_N: np.ndarray, xy_N2: np.ndarray) -> lis
             if abs(x - other_x) < half + other_half and abs(y - above) < LINE_HEIGHT:
                 y = above + LINE_HEIGHT
         placed.append((y, x, half))
-        parts.append(f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - 8):.0f}">{escape(text)}</text>')
+        parts.append(f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - LINE_HEIGHT):.0f}">{escape(text)}</text>')
     return parts
 
 
