@@ -49,8 +49,9 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         for source, value in each.row.reported.items():
             _mark(axes, value, y, sources[source], filled=False)
         if not each.collapsed():  # far to the left of everything of interest
-            _marks(axes, each, y - 0.12, style=style, column=LINEAR)
-            _marks(axes, each, y + 0.2, style=style._replace(marker="|"), column=KNN)
+            for column, shift, marker in ((LINEAR, -0.12, style.marker), (KNN, 0.2, "|")):
+                if (spread := each.accuracy(column)) is not None:
+                    _mark(axes, spread.mean, y + shift, style._replace(marker=marker), **_bar(each, column))
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     ours = [_handle(MethodStyle(*kind)) for kind in (("linear probe", INK, "o"), ("kNN", INK, "|"))]
@@ -65,7 +66,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
             if (method, place) in cells:
-                _marks(axes, cells[method, place], y, y + 0.25)
+                _marks(axes, cells[method, place], y, y + 0.25, method_style(method))
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -83,7 +84,7 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
             if (method, place) in cells:
                 each = cells[method, place]
                 points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
-                _marks(axes, each, x + offset, x + 2.5 * offset, vertical=True)
+                _marks(axes, each, x + offset, x + 2.5 * offset, method_style(method), vertical=True)
         if len(places) > 2 and points:  # two values are a comparison, not a trend
             color = method_style(method).color
             axes.plot(*zip(*points, strict=True), color=color, linewidth=1.4, alpha=0.8, zorder=1)
@@ -101,7 +102,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for y, each in enumerate(outcomes):
         style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores()]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
-        _marks(runs, each, y, y - 0.25)
+        _marks(runs, each, y, y - 0.25, style)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     names: list[str] = []
@@ -109,7 +110,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         style = method_style(upper.row.method)
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:
-                _mark(differences, found.mean, len(names), style, found.half or 0.0)
+                _mark(differences, found.mean, len(names), style, xerr=found.half or 0.0, elinewidth=THICK)
             names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
     differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
     _name_rows(differences, names)
@@ -185,30 +186,33 @@ def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, num, squeeze=False)[0])
 
 
-def _mark(
-    axes: Axes, value: float, place: float, style: MethodStyle, error: Any = 0.0, *, width: float = THICK,
-    filled: bool = True, vertical: bool = False,
-) -> None:  # fmt: skip
-    """A value on the axis of accuracies, x unless vertical. `error`: of its bar, one number or one for each side."""
-    x, y, errors = (place, value, {"yerr": error}) if vertical else (value, place, {"xerr": error})
+def _mark(axes: Axes, x: float, y: float, style: MethodStyle, *, filled: bool = True, **bar: Any) -> None:
+    """A mark; `bar` is its interval, as matplotlib's errorbar takes it."""
     face = style.color if filled else "none"
-    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, elinewidth=width, zorder=3 + filled, **errors)
+    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, zorder=3 + filled, **bar)
+
+
+def _bar(outcome: Outcome, column: str, error: str = "xerr") -> dict[str, Any]:
+    """The interval over runs, or that of the images of one run; `yerr` in figures with vertical accuracies."""
+    spread = outcome.accuracy(column)
+    assert spread is not None
+    if spread.half is not None:
+        return {error: spread.half, "elinewidth": THICK}
+    low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
+    return {error: [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]], "elinewidth": THIN}
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, at: float = 0.0, style: MethodStyle | None = None, *,
-    column: str = TOP1, vertical: bool = False,
-) -> None:  # fmt: skip
-    """Our accuracy at `place` with its interval, if there is one; the paper's top-1 as an open mark `at`."""
-    style = style or method_style(outcome.row.method)
-    if (spread := outcome.accuracy(column)) is not None and spread.half is not None:
-        _mark(axes, spread.mean, place, style, spread.half, vertical=vertical)
+    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle, *, vertical: bool = False
+) -> None:
+    """Our top-1 at `place` and the paper's as an open mark `at`, as far as there are any."""
+    if (spread := outcome.accuracy()) is not None and vertical:
+        _mark(axes, place, spread.mean, style, **_bar(outcome, TOP1, "yerr"))
     elif spread is not None:
-        low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
-        error = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
-        _mark(axes, spread.mean, place, style, error, width=THIN, vertical=vertical)
-    if column == TOP1 and PAPER in outcome.row.reported:
-        _mark(axes, outcome.row.reported[PAPER], at, style, filled=False, vertical=vertical)
+        _mark(axes, spread.mean, place, style, **_bar(outcome, TOP1))
+    if PAPER in outcome.row.reported:
+        x, y = outcome.row.reported[PAPER], at
+        _mark(axes, *((y, x) if vertical else (x, y)), style, filled=False)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -261,7 +261,7 @@ COLUMNS = ("claim", "paper", "verdict", "our runs")
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
     """The claims in their order."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for finding in findings:
         claim = finding.claim
         number = f"{finding.number}; {claim.differs}" if claim.differs and finding.files else finding.number

@@ -81,8 +81,8 @@ def curves(runs: Sequence[Logged], *, num_others: int = 0, legend: str = "") -> 
             y_N = lines[0][0][1]
             bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
         ends = ", ".join(f"{style.title} {number(xy_2N[1, -1])}" for xy_2N, style, _ in lines[:4])
-        svg = inline_svg(draw_curves(name, lines, level, has_legend=len(lines) > len(runs)),
-                         f"{escape(title)} by epoch; at the end {escape(ends)}")  # fmt: skip
+        svg = draw_curves(name, lines, level, has_legend=len(lines) > len(runs))
+        svg = inline_svg(svg, f"{escape(title)} by epoch; at the end {escape(ends)}")
         meaning = f'<p class="meaning">{meaning}</p>' if meaning else ""
         figures.append(f"<figure><figcaption>{escape(title)}{bold}</figcaption>{svg}{meaning}</figure>")
     if not figures:
@@ -125,9 +125,13 @@ def number(value: float, _: float = 0) -> str:
 
 
 def classes(
-    measure: Mapping[str, Any], predicted_by: str, images: ImageSet, channels: int, own_M: np.ndarray,
+    measure: Mapping[str, Any],
+    predicted_by: str,
+    images: ImageSet,
+    channels: int,
+    own_M: np.ndarray,
     mistaken_M: np.ndarray,
-) -> str:  # fmt: skip
+) -> str:
     """Accuracy by class, the worst first, and what misclassified images were taken for, with an example."""
     accuracy: dict[str, float] = measure["per_class"]
     lead = f"{MEASURES[measure['name']].title} (<code>{escape(measure['name'])}</code>), "
@@ -225,7 +229,9 @@ def _map_names(names: np.ndarray, label_N: np.ndarray, xy_N2: np.ndarray) -> lis
             if abs(x - other_x) < half + other_half and abs(y - above) < LINE_HEIGHT:
                 y = above + LINE_HEIGHT
         placed.append((y, x, half))
-        parts.append(f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - LINE_HEIGHT):.0f}">{escape(text)}</text>')
+        parts.append(
+            f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - LINE_HEIGHT):.0f}">{escape(text)}</text>'
+        )
     return parts
 
 
