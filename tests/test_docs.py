@@ -15,7 +15,6 @@ from contune.experiments import Outcome, find_experiment
 from contune.experiments.plan import read_results, save
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
@@ -24,7 +23,6 @@ DOCUMENTS = (
     "benchmarks/README.md",
     "docs/results.md",
 )
-ODD_WORDS = re.compile(r"\b(beside|goes on|go on|takes? home|kernels of our own|told apart|knobs?)\b", re.IGNORECASE)
 
 
 @pytest.fixture
@@ -115,11 +113,6 @@ def test_links_inside_the_repository_point_somewhere(name: str, tables: Any) -> 
             lines = there.read_text().splitlines() if heading else []
             found = [tables.slug(line.lstrip("# ")) for line in lines if line.startswith("#")]
             assert not heading or heading in found, f"{name} links to {target}"
-
-
-def test_the_readme_is_short_and_plain() -> None:
-    assert len(README.splitlines()) <= 170
-    assert ODD_WORDS.findall(README) == []
 
 
 def test_the_picture_of_the_loss_follows_lemma_2(tables: Any) -> None:

@@ -97,8 +97,8 @@ class Experiment:
     num_seeds: int = 1
     notes: tuple[str, ...] = ()
     """Sentences under the table, after those made from the results."""
-    setting: str = ""
-    """In a sweep, what is varied."""
+    setting: str = "data"
+    """What differs from place to place, in tables with two directions."""
 
     def changed(self, changes: Iterable[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
@@ -215,16 +215,15 @@ class Outcome:
     def remark(self) -> str:
         """What a reader of its numbers has to know, in a few words."""
         num = len(self.results) + len(self.failures) + self.num_missing
-        missing = "no data" if self.absent else "not run yet"
-        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), missing: self.num_missing}
+        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), "not run yet": self.num_missing}
         return ", ".join(
             word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
         )
 
     def problems(self) -> list[str]:
         """Collapsed and failed runs, one sentence each."""
-        ranks = {result["seed"]: result["last_logged"]["effective_rank"] for result in self.collapsed()}
-        collapsed = [f"seed {seed}: collapsed to an effective rank of {rank:.2f}." for seed, rank in ranks.items()]
+        ranks = [(result["seed"], result["last_logged"]["effective_rank"]) for result in self.collapsed()]
+        collapsed = [f"seed {seed}: collapsed to an effective rank of {rank:.2f}." for seed, rank in ranks]
         return [f"{self.row.title}, {problem}" for problem in (*collapsed, *self.failures)]
 
 

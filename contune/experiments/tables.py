@@ -91,7 +91,7 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         more = [" / ".join(papers) or NOTHING] if quoted else []
         rows.append((place, *texts, *([_difference(here[-1], here[-2])] if len(here) > 1 else []), *more))
     difference = [f"{methods[-1]} − {methods[-2]}"] if len(methods) > 1 else []
-    columns = [experiment.setting or "data", *methods, *difference, *([PAPER] if quoted else [])]
+    columns = [experiment.setting, *methods, *difference, *([PAPER] if quoted else [])]
     return Table(columns=columns, rows=rows, notes=_notes(outcomes, (TOP1,)))
 
 
