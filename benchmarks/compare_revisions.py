@@ -3,7 +3,7 @@
     python benchmarks/compare_revisions.py OLD NEW                       # all tasks on the default device
     python benchmarks/compare_revisions.py OLD NEW --only loss --rounds 6
 
-OLD and NEW are folders that contain `contune/`. Every round runs each task in a child process for each checkout, in
+OLD and NEW are folders that contain `contune/`. Every round runs all tasks in a child process for each checkout, in
 alternating order, so that both meet the same machine. Tasks:
 
 - loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
@@ -126,10 +126,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--device", default="", help="cpu or cuda [default: cuda where there is one]")
     parser.add_argument("--out", type=Path, default=RESULTS / "compare-revisions.json")
-    parser.add_argument("--child", choices=TASKS, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        print(json.dumps(TASKS[arguments.child](arguments.device)))
+        times: dict[str, float] = {}
+        for task in arguments.only.split(","):
+            times |= TASKS[task](arguments.device)
+        print(json.dumps(times))
         return
     if len(arguments.checkouts) != 2:
         parser.error("give two checkouts, OLD and NEW")
@@ -141,17 +144,16 @@ def main() -> None:
     record = {"command": sys.argv[1:], "device": device, "hardware": hardware}
     seen: dict[str, list[list[float]]] = {}
     for number in range(arguments.rounds):
-        for task in arguments.only.split(","):
-            values: dict[Path, dict[str, float]] = {}
-            for checkout in old_new if number % 2 == 0 else reversed(old_new):
-                environment = {**os.environ, "PYTHONPATH": str(checkout)}
-                command = [sys.executable, __file__, "--child", task, "--device", device]
-                done = subprocess.run(command, env=environment, cwd=checkout, stdout=subprocess.PIPE, check=True)
-                values[checkout] = json.loads(done.stdout.splitlines()[-1])
-            for name in values[old_new[0]]:
-                seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
-            print(f"round {number + 1}, {task}", file=sys.stderr)
-            arguments.out.write_text(json.dumps({**record, "rows": summary(seen)}, indent=2) + "\n")
+        values: dict[Path, dict[str, float]] = {}
+        for checkout in old_new if number % 2 == 0 else reversed(old_new):
+            environment = {**os.environ, "PYTHONPATH": str(checkout)}
+            command = [sys.executable, __file__, "--child", "--only", arguments.only, "--device", device]
+            done = subprocess.run(command, env=environment, cwd=checkout, stdout=subprocess.PIPE, check=True)
+            values[checkout] = json.loads(done.stdout.splitlines()[-1])
+        for name in values[old_new[0]]:
+            seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
+        print(f"round {number + 1}", file=sys.stderr)
+        arguments.out.write_text(json.dumps({**record, "rows": summary(seen)}, indent=2) + "\n")
     for row in summary(seen):
         spread = f"{row['ratios'][0]:.3f} to {row['ratios'][-1]:.3f}"
         print(f"{row['name']:42} old {row['old']:9.3f}  new {row['new']:9.3f}  new/old {row['ratio']:.3f} ({spread})")

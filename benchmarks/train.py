@@ -41,7 +41,7 @@ from common import (
 from torch import Tensor, nn
 
 from contune.config import Config
-from contune.data.images import Dataset, ImageSet, TensorImages
+from contune.data.images import Dataset, ImageSet
 from contune.data.loader import Batch, ResidentLoader
 from contune.device import Autocast, available_cores
 from contune.losses import tcl_loss
@@ -70,7 +70,7 @@ def synthetic_trainer(
     images_NCHW = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
     labels_N = torch.randint(NUM_CLASSES, (num,), generator=generator)
     dataset = Dataset(
-        name="random images", train=ImageSet(images=TensorImages(images_NCHW), labels=labels_N, names=[""] * num),
+        name="random images", train=ImageSet(images=images_NCHW, labels=labels_N, names=[""] * num),
         test=None, val=None, class_names=tuple(map(str, range(NUM_CLASSES))), image_size=image_size, channels=3,
         mean=MEAN, std=STD,
     )  # fmt: skip

@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits, where_labels_may_be
-from contune.data.decode import Broken, BrokenImageError, is_gray, open_picture, pieces_of, read_bytes, whole
+from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
-from contune.data.images import Images, TensorImages, map_in_workers, num_workers, ranges
+from contune.data.images import ImageSet, map_images, num_workers
 from contune.data.parquet import find_shards
 from contune.files import expanded
 
@@ -21,23 +23,7 @@ LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
 SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
 COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
-_TASK = 64
-
-
-class Inspection(NamedTuple):
-    """One image: its format by content, and hashes of the file and of the picture. A broken image has only a reason.
-
-    The hash of size and pixels stays the same if the picture is saved again without loss.
-    """
-
-    reason: str | None = None
-    width: int = 0
-    height: int = 0
-    kind: str = ""
-    gray: bool = False
-    constant: bool = False
-    file: bytes = b""
-    picture: bytes = b""
+_AT_ONCE = 64
 
 
 @dataclass(kw_only=True)
@@ -70,14 +56,13 @@ class SplitFacts:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Copies:
     """Images that are the same picture, with the split and label of each."""
 
     names: tuple[str, ...]
     splits: tuple[str, ...]
     labels: tuple[str | None, ...]
-    same_bytes: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,33 +99,31 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
     splits = open_splits(path, label_column=label_column)
     facts: list[SplitFacts] = []
-    seen: dict[bytes, list[tuple[str, str, str | None, bytes]]] = {}
+    seen: dict[bytes, list[tuple[str, str, str | None]]] = {}
     for part, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):
         if images is None:
             continue
         labels = None if images.labels is None else [splits.class_names[label] for label in images.labels.tolist()]
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
-        tasks, num = ranges(len(images), _TASK), num_workers(len(images), workers)
-        results = map_in_workers(partial(inspect, images.images), tasks, workers=num)
+        num = num_workers(len(images), workers)
+        results = map_images(partial(inspect, images), range(len(images)), at_once=_AT_ONCE, workers=num)
         with progress(part, len(images), unit="image") as advance:
-            for index, one in enumerate(inspection for task in results for inspection in task):
+            for index, one in enumerate(results):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
-                if one.reason is not None:
-                    found.broken.append(Broken(name, one.reason))
+                if isinstance(one, str):
+                    found.broken.append(Broken(name, one))
                     continue
-                found.constant += [name] if one.constant else []
-                found.sides[one.width, one.height] += 1
-                found.kinds[one.kind] += 1
-                found.num_gray += one.gray
+                header, is_constant, picture = one
+                found.constant += [name] if is_constant else []
+                found.sides[header.width, header.height] += 1
+                found.kinds[header.kind] += 1
+                found.num_gray += header.is_gray
                 if label is not None:
                     found.classes[label] += 1
-                seen.setdefault(one.picture, []).append((name, part, label, one.file))
-    copies = []
-    for group in (group for group in seen.values() if len(group) > 1):
-        names, parts, own_labels, files = zip(*group, strict=True)
-        copies.append(Copies(names=names, splits=parts, labels=own_labels, same_bytes=len(set(files)) == 1))
+                seen.setdefault(picture, []).append((name, part, label))
+    copies = [Copies(*zip(*group, strict=True)) for group in seen.values() if len(group) > 1]
     place = expanded(path)
     others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
     suffixes = (
@@ -149,32 +132,22 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
 
 
-def inspect(images: Images, task: range) -> list[Inspection]:
-    return [_inspect(images, index) for index in task]
+def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes] | str:
+    """The size and format of an image, whether it is of one color, and a hash; or the reason why it is broken.
 
-
-def _inspect(images: Images, index: int) -> Inspection:
-    if isinstance(images, TensorImages):
-        x_SSC = images.tensor[index].permute(1, 2, 0).numpy()
-        height, width, channels = x_SSC.shape
-        kind, gray, content = "pixels", channels == 1, x_SSC.tobytes()
-    else:
-        name = images.names[index]
-        try:
-            content = read_bytes(images.sources[index], name)
-            with open_picture(content, name) as image:
-                width, height, kind, gray = image.width, image.height, image.format or "", is_gray(image)
-                side = min(LARGEST_COMPARED, width, height)
-                x_SSC = pieces_of(image, name, whole, size=side, channels=3)[0]
-        except BrokenImageError as error:
-            return Inspection(reason=error.reason)
-    constant = bool((x_SSC == x_SSC[0, 0]).all())
-    picture = _hash(f"{width}×{height} ".encode() + x_SSC.tobytes())
-    return Inspection(None, width, height, kind, gray, constant, _hash(content), picture)
-
-
-def _hash(content: bytes) -> bytes:
-    return blake2b(content, digest_size=16).digest()
+    The hash of size and pixels stays the same if the picture is saved again without loss.
+    """
+    try:
+        if isinstance(images.images, Tensor):
+            channels, height, width = images.images.shape[1:]
+            header = Header(width, height, "pixels", channels == 1, 0)
+        else:
+            header = peek(images.images[index], images.names[index])
+        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
+    except BrokenImageError as error:
+        return error.reason
+    content = f"{header.width}×{header.height} ".encode() + x_SSC.tobytes()
+    return header, bool((x_SSC == x_SSC[0, 0]).all()), blake2b(content, digest_size=16).digest()
 
 
 def findings(found: Check) -> Iterator[Finding]:

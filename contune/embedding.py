@@ -4,15 +4,12 @@ Worker processes decode the images, the device encodes them, and only a few batc
 Shapes: N images, B images of a batch, C channels, H height, W width, S side, D features, K classes.
 """
 
-import csv
 import hashlib
-import io
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,25 +19,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
+from pyarrow.csv import write_csv
 
 from contune.console import progress
-from contune.data import EncodedImages, ImageSet, TensorImages
-from contune.data.decode import RESIZES, Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_FOLDERS, folder_splits, path_as_text, split_folders, visible_files
-from contune.data.images import map_in_workers, num_workers, ranges
-from contune.data.parquet import HIDDEN, Spool, find_shards, label_of, names_in_metadata, read_schema, read_shard
+from contune.data import ImageSet
+from contune.data.datasets import no_such_place
+from contune.data.decode import Broken, BrokenImageError
+from contune.data.folder import IMAGE_SUFFIXES, SPLIT_NAMES, folder_splits, path_as_text, split_folders, visible_files
+from contune.data.images import num_workers
+from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_like, check_out, expanded
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
 BATCH = 256
-KINDS = {"float32": (np.float32, pa.float32()), "float16": (np.float16, pa.float16())}
+DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
-_TASK = 32
 _METADATA = b"contune"
 
 Pictures = str | Path | Sequence[str | Path | Image.Image]
@@ -52,7 +50,7 @@ class Source:
     """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
 
     num: int
-    parts: Sequence[Callable[[], tuple[EncodedImages, list[str | None]]]]
+    parts: Sequence[Callable[[], tuple[ImageSet, list[str | None]]]]
     """Each opens one part."""
 
 
@@ -61,7 +59,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
     if isinstance(images, str | Path):
         path = expanded(images)
         if not os.path.lexists(path):
-            raise UserError(f"there is no file or folder at {str(images)!r}")
+            raise no_such_place(str(images))
         try:
             if shards := find_shards(path):
                 for shard in shards:
@@ -76,7 +74,7 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
             raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
-        listed = EncodedImages(paths, list(map(path_as_text, paths)))
+        listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
     else:
         listed = _listed(images)
         labels = [None] * len(listed)
@@ -85,12 +83,12 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
     return Source(len(listed), [lambda: (listed, labels)])
 
 
-def _open_shard(shard: str, label_column: str | None) -> tuple[EncodedImages, list[str | None]]:
+def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[str | None]]:
     """With labels as text, as training names the classes; None for a row without a label."""
     schema = read_schema(shard)
     label = label_of(schema, label_column, shard)
     names = names_in_metadata(schema, label)
-    images, values = read_shard(shard, label, Spool())
+    images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
     known = {str(position): name for position, name in enumerate(names or ())}
     texts = [str(int(value) if isinstance(value, bool) else value) for value in values]
@@ -106,14 +104,14 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     inside = [Path(path).relative_to(folder).parts for path in paths]
     splits = {part.name for part in split_folders(folder).values()}
     tops = {parts[0] for parts in inside}
-    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_FOLDERS.values())):
+    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_NAMES.values())):
         splits = tops  # such as `test` alone
     folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
     return [path_as_text(names[0]) if names else None for names in folders]
 
 
-def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
-    """Paths and PIL images as picture files. An image that cannot be read is an empty file."""
+def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
+    """Paths and PIL images. Images are loaded now: worker processes would share their files and where they read."""
     if not isinstance(items, Sequence) or not items:
         raise UserError(
             "images must be a folder, an image file, parquet, or a list of paths or PIL images; "
@@ -123,24 +121,16 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> EncodedImages:
     names: list[str] = []
     for number, item in enumerate(items):
         if isinstance(item, Image.Image):
-            sources.append(_picture_bytes(item))
+            with suppress(Exception):  # Pillow raises nearly anything for a damaged picture, and again in `decode`
+                item.load()
+            sources.append(item)
             names.append(f"images#{number}")
         elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
             sources.append(path)
             names.append(path_as_text(path))
         else:
             raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
-    return EncodedImages(sources, names)
-
-
-def _picture_bytes(picture: Image.Image) -> bytes:
-    """As an uncompressed file, so that PIL images and files are decoded alike."""
-    file = io.BytesIO()
-    with suppress(Exception):  # Pillow raises nearly anything for a damaged or closed picture
-        picture = ImageOps.exif_transpose(picture)
-        mode = {"La": "LA", "RGBa": "RGBA", "HSV": "RGB"}.get(picture.mode, picture.mode)  # what TIFF lacks
-        picture.convert("RGBA" if "transparency" in picture.info else mode).save(file, format="TIFF")
-    return file.getvalue()
+    return ImageSet(images=sources, names=names)
 
 
 def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
@@ -157,8 +147,7 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
             raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
         return splits.train, splits.class_names
     if isinstance(images, Sequence) and len(images) and isinstance(images[0], str | Path | Image.Image):
-        listed = _listed(images)
-        return ImageSet(images=listed, labels=None, names=listed.names), ()
+        return _listed(images), ()
     pixels = np.asarray(images)
     x_NHWC = pixels[..., None] if pixels.ndim == 3 else pixels
     if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] not in (1, 3) or 0 in x_NHWC.shape:
@@ -168,7 +157,7 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
         )
     x_NCHW = torch.from_numpy(np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)))
     names = [f"images#{number}" for number in range(len(x_NCHW))]
-    return ImageSet(images=TensorImages(x_NCHW), labels=None, names=names), ()
+    return ImageSet(images=x_NCHW, names=names), ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,23 +201,21 @@ def embed(
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
     place, num_processes = choose_device(device), num_workers(source.num, workers)
-    autocast = choose_autocast("auto", place)
+    autocast, spec = choose_autocast("auto", place), encoder.spec
 
     def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
         for open_part in source.parts:
             images, labels = open_part()
-            images = replace(images, cut=RESIZES[encoder.spec.resize], bits=encoder.spec.bits)
-            decode = partial(_decode_range, images, encoder.spec.image_size, encoder.spec.channels)
-            tasks = map_in_workers(decode, ranges(len(images), _TASK), workers=num_processes)
-            yield from zip(images.names, labels, chain.from_iterable(tasks), strict=True)
+            images = images.as_seen_with(spec.resize, spec.bits)
+            stop = broken == "stop"
+            pixels = images.decode_all(spec.image_size, spec.channels, workers=num_processes, stop=stop)
+            yield from zip(images.names, labels, pixels, strict=True)
 
     def embedded() -> Iterator[Embedded]:
         encoder.to(place)
         rows = decoded()
         while part := list(islice(rows, min(batch, source.num))):
             errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
-            if errors and broken == "stop":
-                raise errors[0]
             good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
             embeddings_BD = np.empty((0, encoder.num_features), np.float32)
             if good:
@@ -249,16 +236,6 @@ def embed(
     return embedded()
 
 
-def _decode_range(images: EncodedImages, size: int, channels: int, task: range) -> list[np.ndarray | BrokenImageError]:
-    decoded: list[np.ndarray | BrokenImageError] = []
-    for index in task:
-        try:
-            decoded.append(images.decode(index, size, channels))
-        except BrokenImageError as error:
-            decoded.append(error)
-    return decoded
-
-
 def none_decoded(broken: Sequence[Broken]) -> UserError:
     return UserError(f"no image can be decoded; the first, {broken[0].name!r}, {broken[0].reason}")
 
@@ -277,14 +254,13 @@ def write_embeddings(
     The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
     features, and the broken images.
     """
-    if dtype not in KINDS:
-        raise unknown("dtype", dtype, KINDS)
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
     check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
     check_like(out, lambda path: Stored.open(path) is not None)
-    encoder, source, began = load_encoder(run), open_source(images, label_column), time.perf_counter()
-    kind, arrow = KINDS[dtype]
-    embedding = pa.list_(arrow, encoder.num_features)
-    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec), "folder": os.getcwd()}
+    encoder, source = load_encoder(run), open_source(images, label_column)
+    embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
+    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
     schema = pa.schema(
         {"path": pa.string(), "label": pa.string(), "embedding": embedding}, {_METADATA: json.dumps(about)}
     )
@@ -297,13 +273,13 @@ def write_embeddings(
     ):
         for part in embed(encoder, source, **options):
             with np.errstate(over="ignore"):
-                values = part.embeddings.astype(kind)
+                values = part.embeddings.astype(dtype)
             if not np.isfinite(values).all():
                 raise UserError(f"features up to {np.abs(part.embeddings).max():.3g} do not fit {dtype}; use float32")
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1), type=arrow), encoder.num_features)
-            writer.write_table(pa.table([part.paths, part.labels, flat], schema=schema))
+            lists = pa.FixedSizeListArray.from_arrays(values.reshape(-1), encoder.num_features)
+            writer.write_table(pa.table([part.paths, part.labels, lists], schema=schema))
             num, skipped = num + len(part.paths), skipped + part.broken
-            advance(num + len(skipped), f"{(num + len(skipped)) / (time.perf_counter() - began):,.0f} images/s")
+            advance(num + len(skipped), "")
         if not num:
             raise none_decoded(skipped)
     return num, encoder.num_features, skipped
@@ -321,7 +297,6 @@ class Stored:
 
     path: Path
     encoder: str
-    folder: Path
 
     @classmethod
     def open(cls, path: Path) -> "Stored | None":
@@ -330,13 +305,8 @@ class Stored:
             return None
         with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
             about = json.loads(pq.read_schema(path).metadata[_METADATA])
-            return cls(path, str(about["encoder"]), Path(about["folder"]))
+            return cls(path, str(about["encoder"]))
         return None
-
-    def located(self, path: str) -> str:
-        """Where an image is, if its path is relative to the folder that the table was made in."""
-        is_here = os.path.exists(path) or os.path.exists(path.rpartition("#")[0])
-        return path if is_here else str(self.folder / path)
 
     def read(self, run: Path) -> Iterator[Embedded]:
         if encoder_digest(run) != self.encoder:
@@ -385,11 +355,6 @@ def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Itera
     `contune.embed`.
     """
     encoder, classifier = load_encoder(run), load_classifier(Path(run))
-    if classifier.weight_KD.shape[1] != encoder.num_features:
-        raise UserError(
-            f"the classifier of {run} expects {classifier.weight_KD.shape[1]} features, but its encoder has "
-            f"{encoder.num_features}; `contune eval {run}` writes one that fits"
-        )
     return (
         Predicted(
             paths=part.paths,
@@ -443,29 +408,25 @@ def write_predictions(
 def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
     """path, label, class and probability of each image, then the probabilities of all classes."""
     p_NK = found.probabilities
+    texts: list[Sequence[str | None]] = [found.paths, found.labels, found.classes]
+    if suffix == ".csv":
+        texts = [[f"'{text}" if (text or "").startswith(FORMULA_STARTS) else text for text in row] for row in texts]
+    if suffix != ".parquet":
+        p_NK = p_NK.astype(np.float64).round(6)
+    columns = [*(pa.array(column, pa.string()) for column in texts), p_NK.max(axis=1)]
+    table = pa.table(columns, names=PREDICTION_COLUMNS)
     if suffix == ".parquet":
-        kinds = dict.fromkeys(PREDICTION_COLUMNS, pa.string()) | {"probability": pa.float32()}
-        kinds["probabilities"] = pa.list_(pa.float32(), p_NK.shape[1])
-        schema = pa.schema(kinds, {"class_names": json.dumps(found.class_names)})
-        columns = [found.paths, found.labels, found.classes, p_NK.max(axis=1), list(p_NK)]
-        pq.write_table(pa.table(columns, schema=schema), path)
-        return
-    rounded_NK = p_NK.astype(np.float64).round(6).tolist()
-    rows = zip(found.paths, found.labels, found.classes, rounded_NK, strict=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        if suffix == ".csv":
-            out = csv.writer(file)
-            out.writerow([*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)])
-            for image, label, name, p in rows:
-                texts = (f"'{text}" if text.startswith(FORMULA_STARTS) else text for text in (image, label or "", name))
-                out.writerow([*texts, f"{max(p):.6f}", *(f"{x:.6f}" for x in p)])
-        else:
-            objects = [
-                dict(zip(PREDICTION_COLUMNS, (image, label, name, max(p)), strict=True))
-                | {"probabilities": dict(zip(found.class_names, p, strict=True))}
-                for image, label, name, p in rows
-            ]
-            file.write("[\n" + ",\n".join(map(json.dumps, objects)) + "\n]\n")
+        lists = pa.FixedSizeListArray.from_arrays(p_NK.reshape(-1), p_NK.shape[1])
+        table = table.append_column("probabilities", lists)
+        pq.write_table(table.replace_schema_metadata({"class_names": json.dumps(found.class_names)}), path)
+    elif suffix == ".csv":
+        for name, p_N in zip(found.class_names, p_NK.T, strict=True):
+            table = table.append_column(f"p({name})", [p_N])
+        write_csv(table, path)
+    else:
+        lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
+        rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
+        path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
 
 
 def _is_predictions(path: Path) -> bool:

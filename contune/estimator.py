@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
 from contune.console import progress, redirected
-from contune.data import Dataset, ImageSet, TensorImages
+from contune.data import Dataset, ImageSet
 from contune.data.datasets import measure
 from contune.data.loader import build_loader
 from contune.device import choose_device
@@ -88,7 +88,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         # Training seeds torch: keep the caller's random state, and let threads take turns.
         with TemporaryDirectory() as folder, self._quiet(), _FIT_LOCK, torch.random.fork_rng(devices=devices):
             own = measure(images)
-            own_size = own.image_size if isinstance(images.images, TensorImages) else DEFAULT_SIZE
+            own_size = own.image_size if isinstance(images.images, torch.Tensor) else DEFAULT_SIZE
             size = own_size if self.image_size is None else self.image_size
             config = self._config(images, size)
             dataset = Dataset(

@@ -4,7 +4,7 @@ Shapes: Q queries, B images of a batch, D features.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from contune.console import plural, progress
-from contune.data import EncodedImages, ImageSet
+from contune.data import ImageSet
 from contune.data.decode import Broken
-from contune.data.parquet import Spool, read_shard
+from contune.data.parquet import read_shards
 from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
 from contune.errors import UserError
 from contune.files import expanded, write_atomic
@@ -58,9 +58,6 @@ def search(
     """
     if k < 1:
         raise UserError(f"k={k} is not possible; use 1 or more")
-    for name, place in (("images", images), ("query", query)):
-        if not isinstance(place, str | Path):
-            raise UserError(f"{name} must be a path, got a {type(place).__name__}")
     encoder, queries, skipped = load_encoder(run), open_source(query), [] if skipped is None else skipped
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
@@ -71,13 +68,12 @@ def search(
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
         total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
-    located = str if stored is None else stored.located
     k, found, num = min(k, max(total, 1)), [Found(path, []) for path in asked.paths], 0
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)
             skipped += part.broken
-            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k, located)
+            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k)
             advance(num + len(skipped), "")
     if not any(one.hits for one in found):
         if num:
@@ -86,15 +82,13 @@ def search(
     return found
 
 
-def add_hits(
-    found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int, located: Callable[[str], str] = str
-) -> None:
+def add_hits(found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int) -> None:
     """Keep the `k` nearest of those found before and this part. A query's own file is skipped by whatever path."""
     for one, sim_B in zip(found, sim_QB, strict=True):
         file = os.path.realpath(one.query)
         last = one.hits[-1].similarity if len(one.hits) == k else -np.inf
         nearer = (index for index in np.argsort(-sim_B, kind="stable") if sim_B[index] > last)
-        hits = (Hit(located(part.paths[index]), part.labels[index], float(sim_B[index])) for index in nearer)
+        hits = (Hit(part.paths[index], part.labels[index], float(sim_B[index])) for index in nearer)
         new = islice((hit for hit in hits if os.path.realpath(hit.path) != file), k)
         one.hits[:] = sorted([*one.hits, *new], key=lambda hit: -hit.similarity)[:k]
 
@@ -139,9 +133,9 @@ def _picture(path: str) -> str:
     shard, _, row = path.rpartition("#")
     try:
         if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
-            images = read_shard(shard, None, Spool())[0].pick(np.array([int(row)]))
+            images = read_shards([shard], None)[0].subset([int(row)])
         else:
-            images = EncodedImages([path], [path])
-        return thumbnail(ImageSet(images=images, labels=None, names=[path]), 0, 3, escape(path))
+            images = ImageSet(images=[path], names=[path])
+        return thumbnail(images, 0, 3, escape(path))
     except (UserError, IndexError):
         return '<p class="missing">no picture there</p>'

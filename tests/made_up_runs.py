@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contune.config import Config
-from contune.data.images import ImageSet, TensorImages
+from contune.data.images import ImageSet
 from contune.eval.evaluate import score
 from contune.report.compare import ComparedRun
 from contune.report.page import write_report
@@ -16,7 +16,7 @@ from contune.report.page import write_report
 def image_set(labels_M: Tensor | None, num: int, *, side: int = 8, channels: int = 1, name: str = "toy#{}") -> ImageSet:
     generator = torch.Generator().manual_seed(1)
     pixels = torch.randint(0, 256, (num, channels, side, side), generator=generator, dtype=torch.uint8)
-    return ImageSet(images=TensorImages(pixels), labels=labels_M, names=[name.format(i) for i in range(num)])
+    return ImageSet(images=pixels, labels=labels_M, names=[name.format(i) for i in range(num)])
 
 
 def finished_run(num: int = 60, num_classes: int = 3, *, class_name: str = "class {}", **look: Any) -> dict[str, Any]:

@@ -69,9 +69,6 @@ def labels_of(images: ImageSet | None) -> list[int]:
     return labels
 
 
-Damage = Callable[[Path, Image.Image], None]
-
-
 def bomb(height: int = 60_000, width: int = 60_000) -> bytes:
     """A PNG of a few bytes that claims to have this many pixels."""
 
@@ -82,44 +79,42 @@ def bomb(height: int = 60_000, width: int = 60_000) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-def _bytes(content: bytes) -> Damage:
-    def damage(path: Path, image: Image.Image) -> None:
-        path.write_bytes(content)
+def _half(kind: str, keep: float = 0.5) -> Callable[[Image.Image], bytes]:
+    def content(image: Image.Image) -> bytes:
+        whole = encoded(image, kind)
+        return whole[: int(len(whole) * keep)]
 
-    return damage
-
-
-def _half(kind: str, keep: float = 0.5) -> Damage:
-    def damage(path: Path, image: Image.Image) -> None:
-        content = encoded(image, kind)
-        path.write_bytes(content[: int(len(content) * keep)])
-
-    return damage
+    return content
 
 
-def _flipped(path: Path, image: Image.Image) -> None:
+def _overwritten(image: Image.Image) -> bytes:
     """A PNG whose pixels were overwritten on the disk: the check sum is wrong."""
     content = bytearray(encoded(image))
     start = content.index(b"IDAT") + 8
     content[start : start + 8] = b"\xaa" * 8
-    path.write_bytes(bytes(content))
+    return bytes(content)
 
 
-def _not_finite(path: Path, image: Image.Image) -> None:
-    pixels = np.asarray(image.convert("F")).copy()
-    pixels[0, 0] = np.nan
-    Image.fromarray(pixels).save(path, "TIFF")
-
-
-WAYS: dict[str, tuple[Damage, str]] = {
-    "empty": (_bytes(b""), "is not an image"),
-    "text": (_bytes(b"<html>404 not found</html>"), "is not an image"),
+WAYS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {
+    "empty": (lambda image: b"", "is not an image"),
+    "text": (lambda image: b"<html>404 not found</html>", "is not an image"),
     "half a jpeg": (_half("JPEG"), "is damaged"),
     "half a png": (_half("PNG"), "is damaged"),
     "half a webp": (_half("WEBP"), "is "),
     "a header alone": (_half("JPEG", 0.05), "is "),
-    "overwritten": (_flipped, "is damaged"),
-    "a bomb": (_bytes(bomb()), "is too large to decode safely"),
-    "not finite": (_not_finite, "has 32-bit pixels that are not finite"),
-    "a dead link": (lambda path, image: os.symlink("gone.png", path), "cannot be read: the link is dead"),
+    "overwritten": (_overwritten, "is damaged"),
+    "a bomb": (lambda image: bomb(), "is too large to decode safely"),
+    "32 bits": (lambda image: encoded(image.convert("F"), "TIFF"), "has 32-bit pixels"),
 }
+"""How files are broken: the content for an image, and how the reason begins. In DEAD_LINK there is no file."""
+DEAD_LINK = "a dead link"
+
+
+def write_broken(path: Path, image: Image.Image, way: str) -> str:
+    """Writes a broken file, and returns how the reason begins."""
+    if way == DEAD_LINK:
+        os.symlink("gone.png", path)
+        return "cannot be read"
+    content, reason = WAYS[way]
+    path.write_bytes(content(image))
+    return reason

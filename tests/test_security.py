@@ -31,8 +31,7 @@ def test_no_call_runs_what_a_file_says() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
     assert all("weights_only=True" in call for call in re.findall(r"torch\.load\([^)]*\)", text))
     assert not re.findall(r"allow_pickle=True|hf_hub_download|snapshot_download|hub\.load", text)
-    with_pickle = [path.name for path in SOURCES if "pickle.Unpickler" in path.read_text(encoding="utf-8")]
-    assert with_pickle == ["cifar.py"], "CIFAR's files are pickles; its unpickler builds arrays and nothing else"
+    assert "Unpickler" not in text
 
 
 class Payload:

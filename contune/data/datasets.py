@@ -5,11 +5,11 @@ Shapes: N images, K classes, C channels, H height, W width.
 """
 
 import gzip
+import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,32 +18,27 @@ from torch import Tensor
 
 from contune import distributed
 from contune.console import progress
-from contune.data.decode import Broken, BrokenImageError, decode_pieces, peek, whole
-from contune.data.folder import folder_splits, holds_images, missing, read_classes, search_places, visible_folders
+from contune.data.decode import Broken, BrokenImageError, peek
+from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
 from contune.data.images import (
     Dataset,
-    EncodedImages,
     ImageSet,
     Splits,
-    TensorImages,
     Traits,
-    map_in_workers,
     num_workers,
-    ranges,
 )
-from contune.data.parquet import find_shards, named_parquet, parquet_splits
+from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
 from contune.errors import MOST_NAMES, UserError, unknown
 from contune.files import expanded
 
 BROKEN = ("stop", "skip")
 NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
-_TASK = 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
     "digits": lambda root, classes, label_column: digits_splits(),
-    "cifar10": lambda root, classes, label_column: cifar("cifar10", root, label_column),
-    "cifar100": lambda root, classes, label_column: cifar("cifar100", root, label_column),
+    "cifar10": lambda root, classes, label_column: cifar_splits("cifar10", root, label_column),
+    "cifar100": lambda root, classes, label_column: cifar_splits("cifar100", root, label_column),
     "fmnist": lambda root, classes, label_column: fashion_splits(root, label_column),
     "imagenet100": lambda root, classes, label_column: imagenet100_splits(root, classes),
 }
@@ -180,15 +175,16 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     kept: dict[str, ImageSet] = {}
     for part in ("train", "test", "val"):
         images: ImageSet | None = getattr(splits, part)
-        if images is None or not isinstance(images.images, EncodedImages):
+        if images is None or isinstance(images.images, Tensor):
             continue
-        tasks = ranges(len(images), _TASK)[distributed.rank() :: distributed.world_size()]
+        indices = range(distributed.rank(), len(images), distributed.world_size())
+        decoded = images.decode_all(1, 3, workers=num_workers(len(images)), indices=indices)
         found: dict[int, str] = {}
-        with progress(f"check {part}", len(tasks) * _TASK, unit="image") as advance:
-            reasons = map_in_workers(partial(_broken_in, images.images), tasks, workers=num_workers(len(images)))
-            for number, new in enumerate(reasons, 1):
-                found |= new
-                advance(number * _TASK, f"{len(found)} broken" if found else "")
+        with progress(f"check {part}", len(indices), unit="image") as advance:
+            for number, (index, x_CSS) in enumerate(zip(indices, decoded, strict=True), 1):
+                if isinstance(x_CSS, BrokenImageError):
+                    found[index] = x_CSS.reason
+                advance(number, f"{len(found)} broken" if found else "")
         found = {index: reason for share in distributed.gather_objects(found) for index, reason in share.items()}
         if len(found) == len(images):
             raise UserError(f"no {part} image can be decoded; the first, {images.names[0]!r}, {found[0]}")
@@ -198,29 +194,19 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     return replace(splits, **kept), tuple(skipped)  # type: ignore[arg-type]  # all three are ImageSets
 
 
-def _broken_in(images: EncodedImages, task: range) -> dict[int, str]:
-    reasons: dict[int, str] = {}
-    for index in task:
-        try:
-            decode_pieces(images.sources[index], images.names[index], whole, size=1, channels=3)
-        except BrokenImageError as error:
-            reasons[index] = error.reason
-    return reasons
-
-
 def measure(train: ImageSet, full_range: bool = False) -> Traits:
     """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
     positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
     sample = train.subset(positions)
     bits = 16
-    if isinstance(sample.images, TensorImages):
-        image_size, channels = min(sample.images.tensor.shape[2:]), sample.images.tensor.shape[1]
+    if isinstance(sample.images, Tensor):
+        image_size, channels = min(sample.images.shape[2:]), sample.images.shape[1]
     else:
-        peeks = [peek(source, name) for source, name in zip(sample.images.sources, sample.names, strict=True)]
-        image_size = Counter(side for side, _, _ in peeks).most_common(1)[0][0]
-        channels = 1 if all(gray for _, gray, _ in peeks) else 3
-        bits = 16 if full_range else max(used for _, _, used in peeks) or 16
-        sample = replace(sample, images=replace(sample.images, bits=bits))
+        headers = [peek(source, name) for source, name in zip(sample.images, sample.names, strict=True)]
+        image_size = Counter(min(header.width, header.height) for header in headers).most_common(1)[0][0]
+        channels = 1 if all(header.is_gray for header in headers) else 3
+        bits = 16 if full_range else max(header.bits for header in headers) or 16
+        sample = replace(sample, bits=bits)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits)
 
@@ -249,7 +235,7 @@ def digits_splits() -> Splits:
     x_N1HW = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
     half = len(labels) // 2
-    everything = ImageSet(images=TensorImages(x_N1HW), labels=labels, names=[f"digits#{row}" for row in range(1797)])
+    everything = ImageSet(images=x_N1HW, labels=labels, names=[f"digits#{row}" for row in range(1797)])
     return Splits(
         train=everything.subset(range(half)),
         test=everything.subset(range(half, len(labels))),
@@ -258,10 +244,65 @@ def digits_splits() -> Splits:
     )
 
 
-def cifar(name: str, root: str | None, label_column: str | None) -> Splits:
-    from contune.data.cifar import cifar_splits  # only here: few runs need this reader
+def search_places(root: str | None) -> list[Path]:
+    """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
+    usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
+    return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
-    return cifar_splits(name, root, label_column)
+
+def named_parquet(
+    name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, reader: str
+) -> Splits:
+    """The shards of a named data set in `place/name`, or directly in a root that the user gave.
+
+    Without any, the error names torchvision's `reader`, which can download the data.
+    """
+    places = search_places(root)
+    for path in [*(place / name for place in places), *([] if root is None else places)]:
+        if path.exists() and find_shards(path):
+            splits = parquet_splits(path, label_column)
+            if label_column is None and len(splits.class_names) != num_classes:
+                raise UserError(
+                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
+                    "use its path instead of the name"
+                )
+            return replace(splits, traits=traits, maybe_labels=())
+    raise UserError(
+        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
+        f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
+        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
+    )
+
+
+CIFAR = {
+    "cifar10": Traits(image_size=32, channels=3, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
+    "cifar100": Traits(image_size=32, channels=3, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
+}
+
+
+def cifar_splits(name: str, root: str | None, label_column: str | None) -> Splits:
+    """The unpacked archive, or parquet. torchvision compares the archive's checksums before it unpickles anything."""
+    from contune.device import torchvision  # takes a second to import
+
+    reader = getattr(torchvision.datasets, name.upper())
+    places = [folder for place in search_places(root) for folder in (place, place.absolute().parent)]
+    folder = next((place for place in places if (place / reader.base_folder).is_dir()), None)
+    if folder is None:
+        return named_parquet(name, root, label_column, int(name.removeprefix("cifar")), CIFAR[name], name.upper())
+    try:
+        train, test = (reader(folder, train=is_train) for is_train in (True, False))
+    except RuntimeError as error:
+        where = str(folder / reader.base_folder)
+        raise UserError(f"a file in {where!r} is missing or damaged; unpack the CIFAR archive again") from error
+    parts = [
+        ImageSet(
+            images=torch.from_numpy(part.data).permute(0, 3, 1, 2),
+            labels=torch.tensor(part.targets),
+            names=[f"{name}/{split}#{row}" for row in range(len(part))],
+        )
+        for split, part in (("train", train), ("test", test))
+    ]
+    return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
 
 
 FASHION_CLASSES = (
@@ -272,19 +313,14 @@ DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
-    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package), or parquet."""
+    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package dataset-fashion-mnist), or parquet."""
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    places = search_places(root)
-    folders = [place / folder for place in places for folder in FASHION_FOLDERS]
+    folders = [place / folder for place in search_places(root) for folder in FASHION_FOLDERS]
     for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
             return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
-    shards = named_parquet("fmnist", root, label_column, len(FASHION_CLASSES))
-    if shards is None:
-        source = "https://github.com/zalandoresearch/fashion-mnist or Debian's dataset-fashion-mnist"
-        raise missing("fmnist", places, FASHION_FOLDERS[0], source=source, torchvision="FashionMNIST")
-    return replace(shards, traits=traits, maybe_labels=())
+    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:
@@ -292,7 +328,7 @@ def _read_fashion(folder: Path, prefix: str) -> ImageSet:
     if x_NHW.ndim != 3 or labels.shape != x_NHW.shape[:1]:
         raise UserError(f"the {prefix} images and labels in {str(folder)!r} do not match; fetch all four files again")
     return ImageSet(
-        images=TensorImages(torch.from_numpy(x_NHW).unsqueeze(1)),
+        images=torch.from_numpy(x_NHW).unsqueeze(1),
         labels=torch.from_numpy(labels).long(),
         names=[f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels))],
     )
@@ -333,10 +369,12 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
         where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
         raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
     class_names = tuple(sorted(wnids))
-    for part in ("train", "val"):
-        absent = [wnid for wnid in class_names if not holds_images(folder / part / wnid)]
-        if absent:
-            raise UserError(f"{str(folder / part)!r} has no images of {len(absent)} classes, such as {absent[0]!r}")
+    places = [folder / part / wnid for part in ("train", "val") for wnid in class_names]
+    absent = next((place for place in places if not holds_images(place)), None)
+    if absent is not None:
+        raise UserError(
+            f"there are no images in {str(absent)!r}; unpack ImageNet again, or correct the list of classes"
+        )
     return Splits(
         train=read_classes(folder / "train", class_names),
         test=read_classes(folder / "val", class_names),

@@ -31,10 +31,9 @@ REDUCTIONS = (8, 4, 2)
 _SPARE = 2
 """A reduced piece keeps this many pixels per output pixel: enough to antialias, at a fraction of the time."""
 
-_BY_FIRST_BYTES = {b"\x89PN": "PNG", b"\xff\xd8\xff": "JPEG", b"RIF": "WEBP"}
-"""Trying all of Pillow's plugins in turn takes a third of a thumbnail's time."""
 _TRUSTED = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
-"""Pillow also opens formats that are no photos, and EPS, which another program would execute."""
+"""The most frequent first. Pillow also opens formats that are no photos, and EPS, which another program would
+execute."""
 _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
 _TURNED = (5, 6, 7, 8)
@@ -52,8 +51,8 @@ class ByteRange(NamedTuple):
     length: int
 
 
-Encoded = str | bytes | ByteRange
-"""A picture file: its path, its bytes, or where its bytes are."""
+Encoded = str | bytes | ByteRange | Image.Image
+"""A picture file: its path, its bytes, or where its bytes are; or an open picture."""
 
 
 class BrokenImageError(UserError):
@@ -122,61 +121,49 @@ def decode_pieces(
     with open_picture(source, name) as image:
         if size is None:
             return _load(image, name, channels, bits)[None]
-        return pieces_of(image, name, cut, size=size, channels=channels, bits=bits)
+        with _naming(name):
+            try:
+                turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
+            except _UNREADABLE_EXIF:
+                turned = False
+        width, height = image.size[::-1] if turned else image.size
+        pieces = cut(height, width)
+        x_HWC = _load(image, name, channels, bits, reduction(pieces, size))
+        return cut_out(x_HWC, pieces, height, width, size)
 
 
-def pieces_of(image: Image.Image, name: str, cut: Cut, *, size: int, channels: int, bits: int = 16) -> np.ndarray:
-    """As `decode_pieces`, for an open picture."""
-    with _naming(name):
-        try:
-            turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
-        except _UNREADABLE_EXIF:
-            turned = False
-    width, height = image.size[::-1] if turned else image.size
-    pieces = cut(height, width)
-    x_HWC = _load(image, name, channels, bits, reduction(pieces, size))
-    return cut_out(x_HWC, pieces, height, width, size)
+class Header(NamedTuple):
+    """What `peek` sees of a picture."""
+
+    width: int
+    height: int
+    kind: str
+    """Its format, by content."""
+    is_gray: bool
+    bits: int
+    """In use: cameras and scanners store 10 or 12 bits in 16-bit files. 0 for other files."""
 
 
-def peek(source: Encoded, name: str) -> tuple[int, bool, int]:
-    """The shorter side, whether the picture is gray, and the bits that it uses. Decodes only 16-bit pictures."""
+def peek(source: Encoded, name: str) -> Header:
+    """Decodes only 16-bit pictures."""
     with open_picture(source, name) as image:
-        return min(image.size), is_gray(image), bits_in_use(image, name)
-
-
-def is_gray(image: Image.Image) -> bool:
-    return image.mode in _GRAY_MODES or image.mode.startswith("I;16")
-
-
-def bits_in_use(image: Image.Image, name: str) -> int:
-    """Cameras and scanners store 10 or 12 bits in 16-bit files. 0 for a picture that is not a 16-bit one."""
-    if not image.mode.startswith("I;16"):
-        return 0
-    with _naming(name):
-        largest = int(np.asarray(image).max())
-    return max(8, largest.bit_length()) if largest < 4096 else 16
-
-
-def read_bytes(source: Encoded, name: str) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    if isinstance(source, ByteRange):
-        return os.pread(source.file.fileno(), source.length, source.start)
-    try:
-        with open(source, "rb") as file:
-            return file.read()
-    except OSError as error:
-        dead = os.path.islink(source) and not os.path.exists(source)
-        why = "the link is dead" if dead else error.strerror or str(error)
-        raise BrokenImageError(name, f"cannot be read: {why}") from error
+        is_wide = image.mode.startswith("I;16")
+        bits = 0
+        if is_wide:
+            with _naming(name):
+                largest = int(np.asarray(image).max())
+            bits = max(8, largest.bit_length()) if largest < 4096 else 16
+        return Header(image.width, image.height, image.format or "", is_wide or image.mode in _GRAY_MODES, bits)
 
 
 def open_picture(source: Encoded, name: str) -> Image.Image:
     """Read the header. Refuses pictures that would take too much memory to decode."""
-    content = read_bytes(source, name)
-    known = _BY_FIRST_BYTES.get(content[:3])
+    if isinstance(source, Image.Image):
+        with _naming(name):
+            return ImageOps.exif_transpose(source)
+    content = _read_bytes(source, name)
     with _naming(name):
-        image = Image.open(io.BytesIO(content), formats=_trusted() if known is None else (known,))
+        image = Image.open(io.BytesIO(content), formats=_trusted())
         num_pixels, most = image.width * image.height, Image.MAX_IMAGE_PIXELS
         if (most is not None and num_pixels > most) or max(image.size) > LONGEST_SIDE:
             raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
@@ -185,15 +172,23 @@ def open_picture(source: Encoded, name: str) -> Image.Image:
     return image
 
 
+def _read_bytes(source: str | bytes | ByteRange, name: str) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    if isinstance(source, ByteRange):
+        return os.pread(source.file.fileno(), source.length, source.start)
+    try:
+        with open(source, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BrokenImageError(name, f"cannot be read: {error.strerror or error}") from error
+
+
 def to_array(image: Image.Image, channels: int) -> np.ndarray:
     """An 8-bit picture as (H, W, C)."""
     if image.mode != _MODES[channels]:
         image = image.convert(_MODES[channels])
     return np.atleast_3d(np.array(image))
-
-
-def channels_first(x_HWC: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
 
 
 def reduction(pieces: Sequence[Piece], size: int) -> int:
@@ -247,8 +242,7 @@ def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: i
             shift = 8 if is_wide_pgm else bits - 8
             image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
         if image.mode in ("I", "F"):
-            kind = "32-bit pixels" if np.isfinite(np.asarray(image)).all() else "32-bit pixels that are not finite"
-            raise BrokenImageError(name, f"has {kind}", "save it with 8 or 16 bits per channel")
+            raise BrokenImageError(name, "has 32-bit pixels", "save it with 8 or 16 bits per channel")
         if image.has_transparency_data:
             white = Image.new("RGBA", image.size, "white")
             image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")

@@ -1,4 +1,4 @@
-"""Read a folder of image files, and find named data sets on the disk."""
+"""Read a folder of image files."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,32 +6,16 @@ from pathlib import Path
 
 import torch
 
-from contune.data.images import EncodedImages, ImageSet, Splits
+from contune.data.images import ImageSet, Splits
 from contune.errors import UserError
-from contune.files import expanded
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
-SPLIT_FOLDERS = {
+SPLIT_NAMES = {
     "train": ("train", "training"),
     "test": ("test", "testing"),
-    "val": ("val", "valid", "validation"),
+    "val": ("val", "valid", "validation", "dev"),
 }
-
-
-def search_places(root: str | None) -> list[Path]:
-    """Where a named data set may be: only `root` if given, else the usual places. Nothing is ever downloaded."""
-    usual = [os.environ.get("CONTUNE_DATA"), "data", "~/.cache/contune"]
-    return [expanded(place) for place in ([root] if root is not None else usual) if place]
-
-
-def missing(name: str, places: list[Path], folder: str, *, source: str, torchvision: str) -> UserError:
-    """The error for a named data set that is not on this disk."""
-    looked = " or ".join(str(place / folder) for place in places)
-    return UserError(
-        f"{name} was not found (no {looked}), and contune downloads nothing; get it from {source}, "
-        f"or run torchvision.datasets.{torchvision}({str(places[0])!r}, download=True), "
-        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
-    )
+"""Names of folders and beginnings of parquet files."""
 
 
 def visible_files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
@@ -46,25 +30,18 @@ def holds_images(folder: Path) -> bool:
     return folder.is_dir() and any(path.lower().endswith(IMAGE_SUFFIXES) for path in _walk(folder))
 
 
-def _walk(folder: Path | str, above: frozenset[tuple[int, int]] | None = None) -> Iterator[str]:
-    if above is None:
-        above = frozenset(map(_identity, (*Path(folder).absolute().parents, *Path(os.path.realpath(folder)).parents)))
-    identity = _identity(folder)
-    if identity in above:
+def _walk(folder: Path | str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    real = os.path.realpath(folder)
+    above = above or frozenset(map(os.path.realpath, (*Path(folder).absolute().parents, *Path(real).parents)))
+    if real in above:
         return
     with os.scandir(folder) as entries:
         visible = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in visible:
         if os.path.isdir(entry.path):
-            yield from _walk(entry.path, above | {identity})
+            yield from _walk(entry.path, above | {real})
         elif (entry.is_symlink() and not os.path.exists(entry.path)) or entry.is_file():
             yield entry.path
-
-
-def _identity(folder: str | Path) -> tuple[int, int]:
-    """Device and inode: the same for a folder and every link to it."""
-    stat = os.stat(folder)
-    return stat.st_dev, stat.st_ino
 
 
 def visible_folders(folder: Path) -> list[Path]:
@@ -102,7 +79,7 @@ def split_folders(folder: Path) -> dict[str, Path]:
 def _split_folders(folder: Path) -> tuple[dict[str, Path], int]:
     """The folders named like splits, and the number of other folders."""
     tops = {path.name.lower(): path for path in visible_folders(folder)}
-    parts = {part: tops[name] for part, names in SPLIT_FOLDERS.items() for name in reversed(names) if name in tops}
+    parts = {part: tops[name] for part, names in SPLIT_NAMES.items() for name in reversed(names) if name in tops}
     return parts, len(tops) - len(parts)
 
 
@@ -114,7 +91,7 @@ def read_classes(folder: Path, class_names: Sequence[str]) -> ImageSet:
         inside = visible_files(folder / name, IMAGE_SUFFIXES) if (folder / name).is_dir() else []
         paths += inside
         labels += [label] * len(inside)
-    return ImageSet(images=EncodedImages(paths, paths), labels=torch.tensor(labels, dtype=torch.int64), names=paths)
+    return ImageSet(images=paths, labels=torch.tensor(labels, dtype=torch.int64), names=paths)
 
 
 def _read_flat(folder: Path) -> ImageSet:
@@ -122,7 +99,7 @@ def _read_flat(folder: Path) -> ImageSet:
     if not paths:
         endings = ", ".join(IMAGE_SUFFIXES)
         raise UserError(f"{str(folder)!r} holds no image; add files, or a folder of them per class ({endings})")
-    return ImageSet(images=EncodedImages(paths, paths), labels=None, names=paths)
+    return ImageSet(images=paths, names=paths)
 
 
 def path_as_text(path: str) -> str:

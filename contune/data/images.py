@@ -1,4 +1,4 @@
-"""Sets of images by index: pixels in memory, or encoded pictures that worker processes decode.
+"""Sets of images by index, and the worker processes that decode them.
 
 Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
 """
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.data.decode import RESIZES, Broken, Cut, Encoded, channels_first, cut_out, decode_pieces, to_array, whole
+from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, cut_out, decode_pieces, to_array, whole
 from contune.device import core_share
 from contune.errors import UserError
 
@@ -34,117 +35,89 @@ MOST_WORKERS = 32
 _TASK_BYTES = 2**22
 
 
-@dataclass(frozen=True, eq=False)
-class TensorImages:
-    """Pixels in memory."""
-
-    tensor: Tensor
-    """uint8 (N, C, H, W)"""
-    cut: Cut = whole
-    """How `decode` makes squares."""
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
-        """uint8 (C, H, W), a square of `size`; None keeps the image's own height and width."""
-        x_HWC = self._pixels(index, channels) if size is None else self.pieces(index, self.cut, size, channels)[0]
-        return channels_first(x_HWC)
-
-    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
-        """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`."""
-        x_HWC = self._pixels(index, channels)
-        height, width = x_HWC.shape[:2]
-        return cut_out(x_HWC, cut(height, width), height, width, size)
-
-    def pick(self, positions: np.ndarray) -> "TensorImages":
-        return replace(self, tensor=self.tensor[torch.from_numpy(positions)])
-
-    def _pixels(self, index: int, channels: int) -> np.ndarray:
-        x_HWC = self.tensor[index].permute(1, 2, 0).numpy()
-        if x_HWC.shape[2] == channels:
-            return x_HWC
-        gray = x_HWC.shape[2] == 1
-        return to_array(Image.fromarray(x_HWC[..., 0] if gray else np.ascontiguousarray(x_HWC)), channels)
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedImages:
-    """Picture files, decoded one at a time and never kept. Methods as in `TensorImages`."""
-
-    sources: Sequence[Encoded]
-    names: Sequence[str]
-    """For error messages."""
-    cut: Cut = whole
-    bits: int = 16
-    """How many of the bits of a 16-bit file are in use."""
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
-        source, name = self.sources[index], self.names[index]
-        return channels_first(decode_pieces(source, name, self.cut, size=size, channels=channels, bits=self.bits)[0])
-
-    def pieces(self, index: int, cut: Cut, size: int, channels: int) -> np.ndarray:
-        source, name = self.sources[index], self.names[index]
-        return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits)
-
-    def pick(self, positions: np.ndarray) -> "EncodedImages":
-        return replace(self, sources=[self.sources[i] for i in positions], names=[self.names[i] for i in positions])
-
-
-Images = TensorImages | EncodedImages
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageSet:
-    """The images of one split."""
+    """The images of one split: pixels in memory, or picture files that are decoded one at a time and never kept."""
 
-    images: Images
-    labels: Tensor | None
+    images: Tensor | Sequence[Encoded]
+    """uint8 (N, C, H, W), or files."""
+    labels: Tensor | None = None
     """int64 (N,), positions in the data set's `class_names`, or for several labels per image a float (N, K) matrix of
     0 and 1; None without labels."""
     names: Sequence[str]
     """A path or 'name#index' per image, for reports and error messages."""
+    cut: Cut = whole
+    """How `decode` makes squares."""
+    bits: int = 16
+    """How many of the bits of a 16-bit file are in use."""
 
     def __len__(self) -> int:
         return len(self.images)
 
     def subset(self, indices: Tensor | np.ndarray | Sequence[int]) -> "ImageSet":
         """The images at these positions, in this order."""
-        positions = np.asarray(indices, dtype=np.int64)
-        return ImageSet(
-            images=self.images.pick(positions),
-            labels=None if self.labels is None else self.labels[torch.from_numpy(positions)],
+        positions, images = np.asarray(indices, dtype=np.int64), self.images
+        return replace(
+            self,
+            images=images[positions] if isinstance(images, Tensor) else [images[i] for i in positions],
+            labels=None if self.labels is None else self.labels[positions],
             names=[self.names[i] for i in positions],
         )
 
     def as_seen_with(self, resize: str, bits: int) -> "ImageSet":
         """The same images, decoded with these settings of an encoder."""
-        settings: dict[str, Any] = {"bits": bits} if isinstance(self.images, EncodedImages) else {}
-        return replace(self, images=replace(self.images, cut=RESIZES[resize], **settings))
+        return replace(self, cut=RESIZES[resize], bits=bits)
+
+    def pieces(self, index: int, cut: Cut, size: int | None, channels: int) -> np.ndarray:
+        """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`.
+
+        A size of None returns the whole image at its own height and width.
+        """
+        if not isinstance(self.images, Tensor):
+            source, name = self.images[index], self.names[index]
+            return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits)
+        x_HWC = self.images[index].permute(1, 2, 0).numpy()
+        if x_HWC.shape[2] != channels:
+            x_HWC = to_array(Image.fromarray(x_HWC[..., 0] if x_HWC.shape[2] == 1 else x_HWC), channels)
+        height, width = x_HWC.shape[:2]
+        return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
+
+    def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
+        """One image as uint8 (C, S, S); a size of None keeps its own height and width."""
+        return np.ascontiguousarray(self.pieces(index, self.cut, size, channels)[0].transpose(2, 0, 1))
+
+    def decode_all(
+        self, size: int, channels: int, *, workers: int, indices: Sequence[int] | None = None, stop: bool = False
+    ) -> Iterator[np.ndarray | BrokenImageError]:
+        """`decode` of all images, or those at `indices`, by worker processes.
+
+        In place of a broken image comes its error; with `stop`, it is raised.
+        """
+        at_once = max(1, min(64, _TASK_BYTES // (channels * size * size)))
+        decode = partial(self._decode_one, size, channels, stop)
+        return map_images(decode, range(len(self)) if indices is None else indices, at_once=at_once, workers=workers)
+
+    def _decode_one(self, size: int, channels: int, stop: bool, index: int) -> np.ndarray | BrokenImageError:
+        try:
+            return self.decode(index, size, channels)
+        except BrokenImageError as error:
+            if stop:
+                raise
+            return error
 
     def resident(
         self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
     ) -> Tensor:
         """All images as uint8 (N, C, size, size). Pixels that already have this shape are not copied."""
-        if isinstance(self.images, TensorImages) and self.images.tensor.shape[1:] == (channels, size, size):
-            return self.images.tensor
-        num, done = len(self), 0
-        x_NCSS = torch.empty((num, channels, size, size), dtype=torch.uint8)
-        decode = partial(_decode_range, self.images, size, channels)
-        tasks = ranges(num, max(1, min(512, _TASK_BYTES // (channels * size * size))))
-        for part_BCSS in map_in_workers(decode, tasks, workers=num_workers(num, workers)):
-            x_NCSS[done : done + len(part_BCSS)] = torch.from_numpy(part_BCSS)
-            done += len(part_BCSS)
+        if isinstance(self.images, Tensor) and self.images.shape[1:] == (channels, size, size):
+            return self.images
+        num = len(self)
+        x_NCSS: np.ndarray = np.empty((num, channels, size, size), dtype=np.uint8)
+        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers), stop=True)):
+            x_NCSS[number] = x_CSS
             if progress is not None:
-                progress(done, num)
-        return x_NCSS
-
-
-def _decode_range(images: Images, size: int, channels: int, task: range) -> np.ndarray:
-    return np.stack([images.decode(index, size, channels) for index in task])
+                progress(number + 1, num)
+        return torch.from_numpy(x_NCSS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +125,11 @@ class Traits:
     """What a config starts from: the size and colors of the images."""
 
     image_size: int
+    """The native size; for images of many sizes the most common shorter side."""
     channels: int
+    """1 if every image is gray, else 3."""
     mean: tuple[float, ...]
+    """Per channel, of pixels scaled to 0..1."""
     std: tuple[float, ...]
     bits: int = 16
     """In use, of 16-bit files."""
@@ -173,7 +149,7 @@ class Splits:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dataset:
+class Dataset(Traits):
     """A data set ready to train on."""
 
     name: str
@@ -182,14 +158,6 @@ class Dataset:
     val: ImageSet | None
     class_names: tuple[str, ...]
     """Empty without labels."""
-    image_size: int
-    """The native size; for images of many sizes the most common shorter side."""
-    channels: int
-    """1 if every image is gray, else 3."""
-    mean: tuple[float, ...]
-    """Per channel, of pixels scaled to 0..1."""
-    std: tuple[float, ...]
-    bits: int = 16
     skipped: tuple[Broken, ...] = ()
     """Broken images that were left out."""
     held_out: tuple[str, ...] = ()
@@ -242,6 +210,18 @@ def map_in_workers(
         results = None  # ends the workers now, not when a traceback is collected as garbage
 
 
+def map_images(
+    function: Callable[[int], Result], indices: Sequence[int], *, at_once: int, workers: int
+) -> Iterator[Result]:
+    """`function` of each index, in order. A worker gets `at_once` of them at a time."""
+    tasks = [indices[start : start + at_once] for start in range(0, len(indices), at_once)]
+    return chain.from_iterable(map_in_workers(partial(_map, function), tasks, workers=workers))
+
+
+def _map(function: Callable[[int], Result], task: Sequence[int]) -> list[Result]:
+    return list(map(function, task))
+
+
 def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
     if workers is not None and not 0 <= workers <= FEW:
@@ -254,11 +234,6 @@ def num_workers(num_images: int, workers: int | None = None) -> int:
 def default_workers() -> int:
     """One for each core of this process's share."""
     return min(MOST_WORKERS, core_share())
-
-
-def ranges(num: int, length: int, start: int = 0) -> list[range]:
-    """start..num in consecutive ranges of this length."""
-    return [range(begin, min(begin + length, num)) for begin in range(start, num, length)]
 
 
 class _Calls(torch.utils.data.Dataset[Any]):

@@ -88,14 +88,13 @@ class StreamLoader:
     def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
         """One batch, in a worker; channels last, as decoders write them."""
         indices, crops = task
-        own = self.images.images
+        own = self.images
         images = [
             own.pieces(index, own.cut if crops is None else partial(crops.pieces, number), self.size, self.channels)
             for number, index in enumerate(indices)
         ]
         images_VBSSC = torch.from_numpy(np.stack(images, axis=1))
-        labels = self.images.labels
-        return images_VBSSC[0] if crops is None else images_VBSSC, None if labels is None else labels[indices]
+        return images_VBSSC[0] if crops is None else images_VBSSC, None if own.labels is None else own.labels[indices]
 
 
 Loader = ResidentLoader | StreamLoader

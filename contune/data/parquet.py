@@ -5,7 +5,8 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,14 @@ import torch
 from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
-from contune.data.folder import search_places, visible_files
-from contune.data.images import EncodedImages, ImageSet, Splits, distinct
+from contune.data.folder import SPLIT_NAMES, visible_files
+from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
-from contune.files import expanded
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
 HIDDEN = -1
 """What the hub writes for every image of a test split whose labels are secret."""
-_SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "test": ("test", "testing"),
-    "val": ("validation", "valid", "val", "dev"),
-}
 _ROWS_AT_ONCE = 64
 _BUFFER_BYTES = 2**20
 """Columns are read through a window of this size, because a row group may be as large as the file."""
@@ -92,26 +87,17 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     by_split = _by_split(find_shards(path), path)
     schemas = {split: _common_schema(shards) for split, shards in by_split.items()}
     label = label_of(schemas["train"], label_column, str(path))
-    sets: dict[str, EncodedImages] = {}
+    sets: dict[str, ImageSet] = {}
     values: dict[str, list[Any]] = {}
     for split, shards in by_split.items():
         own_label = label if label in schemas[split].names else None
-        sources: list[Encoded] = []
-        names: list[str] = []
-        spool = Spool()
-        for shard in shards:
-            images, shard_labels = read_shard(shard, own_label, spool)
-            sources += images.sources
-            names += images.names
-            if own_label is not None:
-                values.setdefault(split, []).extend(shard_labels)
-        if not sources:
+        sets[split], own_values = read_shards(shards, own_label)
+        if not len(sets[split]):
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
-        sets[split] = EncodedImages(sources, names)
+        if own_label is not None:
+            values[split] = own_values
     labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
-    parts = {
-        split: ImageSet(images=images, labels=labels.get(split), names=images.names) for split, images in sets.items()
-    }
+    parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
     image = image_column(schemas["train"], str(path))
     others = [field.name for field in schemas["train"] if field.name != image and _is_label(field.type)]
     return Splits(
@@ -123,50 +109,34 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     )
 
 
-def named_parquet(name: str, root: str | None, label_column: str | None, num_classes: int) -> Splits | None:
-    """Shards of a named data set in `place/name`, or directly in a root that the user gave; None without any."""
-    candidates = [place / name for place in search_places(root)]
-    for path in [*candidates, *([] if root is None else [expanded(root)])]:
-        if path.exists() and find_shards(path):
-            splits = parquet_splits(path, label_column)
-            if label_column is None and len(splits.class_names) != num_classes:
-                raise UserError(
-                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
-                    "use its path instead of the name"
-                )
-            return splits
-    return None
-
-
-def read_shard(shard: str, label: str | None, spool: Spool) -> tuple[EncodedImages, list[Any]]:
-    """The encoded images of a shard, named 'shard#row', and its labels."""
+def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
+    """The encoded images of some shards, named 'shard#row', and their labels."""
+    spool = Spool()
     sources: list[Encoded] = []
+    names: list[str] = []
     values: list[Any] = []
-    once: dict[Any, Any] = {}  # a label may be long, and each row has a copy
-    schema = read_schema(shard)
-    column = image_column(schema, shard)
-    is_struct = pa.types.is_struct(schema.field(column).type)
-    wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
-    try:
-        with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
-            for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
-                images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
-                sources += [spool.add(image) for image in images]
-                labels = [None] * len(rows) if label is None else rows[label].to_pylist()
-                values += [once.setdefault(value, value) for value in labels]
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-    return EncodedImages(sources, [f"{shard}#{row}" for row in range(len(sources))]), values
+    for shard in shards:
+        schema = read_schema(shard)
+        column = image_column(schema, shard)
+        is_struct = pa.types.is_struct(schema.field(column).type)
+        wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
+        try:
+            with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+                for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
+                    images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
+                    sources += [spool.add(image) for image in images]
+                    values += [None] * len(rows) if label is None else rows[label].to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
+        names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+    return ImageSet(images=sources, names=names), values
 
 
 def read_schema(shard: str) -> Any:
     try:
-        schema = pq.read_schema(shard)
+        return pq.read_schema(shard)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-    if len({*schema.names}) < len(schema.names):
-        raise UserError(f"{shard!r} has two columns of one name ({', '.join(schema.names)}); rename one")
-    return schema
 
 
 def image_column(schema: Any, where: str) -> str:
@@ -213,7 +183,7 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
         first_words = [
             re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)
         ]
-        splits = [split for word in first_words for split, words in _SPLIT_WORDS.items() if word in words]
+        splits = [split for word in first_words for split, words in SPLIT_NAMES.items() if word in words]
         if splits:
             named.setdefault(splits[0], []).append(shard)
     if named and "train" not in named:

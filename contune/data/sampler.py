@@ -3,8 +3,6 @@
 Shapes: B batches, P classes in a batch, K images of each, X of which have one more.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,23 +26,14 @@ def shuffled_order(num: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(num, generator=mixed_generator(seed, epoch))
 
 
-class Shares(NamedTuple):
-    """What a balanced batch is made of."""
+def shares(batch: int, images_per_class: int, num_classes: int) -> tuple[int, int, int]:
+    """Of a balanced batch: classes, images per class, and how many of the classes have one image more.
 
-    classes: int
-    images: int
-    """Per class."""
-    extra: int
-    """The number of classes that have one image more."""
-
-
-def shares(batch: int, images_per_class: int, num_classes: int) -> Shares:
-    """As many classes as fit. With fewer classes than that, all of them and more images of each.
-
-    If not all classes fit, `batch` must be a multiple of `images_per_class`.
+    As many classes as fit. With fewer classes than that, all of them and more images of each. If not all classes fit,
+    `batch` must be a multiple of `images_per_class`.
     """
     classes = min(batch // images_per_class, num_classes)
-    return Shares(classes, batch // classes, batch % classes)
+    return classes, batch // classes, batch % classes
 
 
 def balanced_batches(
@@ -58,11 +47,9 @@ def balanced_batches(
     """
     P, K, X = classes_per_batch, images_per_class, extra
     classes, counts = np.unique(labels.numpy(), return_counts=True)
-    if P < 1 or K < 1 or not 0 <= X < P:
-        raise UserError(f"a balanced batch of {P} classes × {K} images with {X} extra is not possible")
-    if len(classes) < P or len(labels) < P * K + X:
+    if not 1 <= P <= len(classes) or K < 1 or not 0 <= X < P or len(labels) < P * K + X:
         raise UserError(
-            f"a balanced batch of {P} classes × {K} images is too large for {len(labels)} images "
+            f"a balanced batch of {P} classes × {K} images with {X} extra is not possible for {len(labels)} images "
             f"of {len(classes)} classes; use a smaller one"
         )
     generator = mixed_generator(seed, epoch)

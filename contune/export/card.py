@@ -95,8 +95,9 @@ An image encoder: {colors} images of {spec.image_size}×{spec.image_size} pixels
 
 ## Images
 
-Rotated by their EXIF orientation, transparency on white, 16-bit images by their high byte (Pillow's `convert` clips
-them), {colors}, squashed to {spec.image_size}×{spec.image_size} (bilinear, antialiased), divided by 255,
+Rotated by their EXIF orientation, transparency on white, 16-bit images by the highest 8 of {spec.bits} bits (Pillow's
+`convert` clips them), {colors}, made square by `data.resize={spec.resize}`, resized to
+{spec.image_size}×{spec.image_size} (bilinear, antialiased), divided by 255,
 minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 
 ## License

@@ -24,7 +24,7 @@ from torch import Tensor
 from contune.device import timm
 from contune.errors import UserError
 from contune.export.card import Written, open_photo, to_square
-from contune.models.encoders import has_small_stem
+from contune.models.encoders import MINI, RESNET_MINI, has_small_stem
 from contune.models.saved import Classifier, EncoderSpec, ImageEncoder
 
 ENLARGED = 4
@@ -77,8 +77,8 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
 
 def timm_arguments(spec: EncoderSpec) -> tuple[str, dict[str, Any]]:
     """timm's name for the encoder, and the arguments it takes besides the number of channels."""
-    if spec.encoder == "resnet-mini":
-        return "resnet18", {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
+    if spec.encoder == RESNET_MINI:
+        return "resnet18", {**MINI}
     architecture = timm.models.split_model_name_tag(spec.encoder)[0]
     try:
         timm.create_model(architecture, img_size=spec.image_size, num_classes=0)

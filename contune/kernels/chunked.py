@@ -7,7 +7,8 @@ Shapes: R anchors, C candidates, B anchors of a block, K columns of its band, D 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -70,8 +71,11 @@ def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
     # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
     stats_4R = pairs.x_RD.new_empty(4, len(pairs.x_RD))
-    for block in _blocks(pairs, settings.temperature):
+
+    def fill(block: _Block) -> None:
         stats_4R[:, block.rows] = torch.stack(_block_statistics(block, settings, plain))
+
+    _for_each_block(fill, pairs, settings.temperature)
     return _in_callers_order(stats_4R, pairs.order_R, dim=1)
 
 
@@ -100,10 +104,13 @@ def gradient(
     )
     column_side = None if columns is None else _side(*columns, divisor, pairs.order_C, plain)
     grad_RD = torch.empty_like(pairs.x_RD)
-    for block in _blocks(pairs, settings.temperature):
+
+    def fill(block: _Block) -> None:
         block_side = None if row_side is None else _Side(*_each(row_side, itemgetter(block.rows)))
         h_BC = _block_coefficients(block, settings, plain, block_side, column_side)
         torch.mm(h_BC, pairs.y_CD, out=grad_RD[block.rows])
+
+    _for_each_block(fill, pairs, settings.temperature)
     grad_RD /= settings.temperature
     if norm_R1 is not None:  # back through x = z / |z|: the part along x is lost
         along_R1 = (grad_RD * pairs.x_RD).sum(dim=1, keepdim=True)
@@ -112,17 +119,36 @@ def gradient(
     return _in_callers_order(grad_RD, pairs.order_R, dim=0).to(dtype)
 
 
-def _blocks(pairs: Pairs, temperature: float) -> Iterator[_Block]:
+def _for_each_block(work: Callable[[_Block], None], pairs: Pairs, temperature: float) -> None:
+    """On a CPU every thread computes whole blocks.
+
+    If all threads shared every operation, they would wait for each other hundreds of times. While other processes keep
+    the cores busy, that takes several times as long.
+    """
     num_rows, size = len(pairs.x_RD), _rows_per_block(pairs)
     bands = None if pairs.bands_K2 is None else pairs.bands_K2.tolist()  # one wait for the device, not one per block
-    for i, start in enumerate(range(0, num_rows, size)):
+
+    @torch.no_grad()
+    def run(start: int) -> None:
         rows = slice(start, min(start + size, num_rows))
-        band = slice(0, len(pairs.y_CD)) if bands is None else slice(*bands[i])
+        band = slice(0, len(pairs.y_CD)) if bands is None else slice(*bands[start // size])
         logits_BC = (pairs.x_RD[rows] / temperature) @ pairs.y_CD.T
         own_B1 = None if pairs.own_R is None else pairs.own_R[rows, None]
         if own_B1 is not None:
             logits_BC.scatter_(1, own_B1, -math.inf)
-        yield _Block(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1))
+        work(_Block(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1)))
+
+    starts = range(0, num_rows, size)
+    num_threads = torch.get_num_threads()
+    if pairs.x_RD.device.type != "cpu" or min(num_threads, len(starts)) < 2:
+        for start in starts:
+            run(start)
+        return
+    with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            list(pool.map(run, starts))
+        finally:
+            torch.set_num_threads(num_threads)
 
 
 def _rows_per_block(pairs: Pairs) -> int:

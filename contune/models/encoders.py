@@ -11,6 +11,8 @@ from contune.device import timm
 from contune.errors import UserError, unknown
 
 RESNET_MINI = "resnet-mini"
+MINI = {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
+"""What makes `resnet-mini` of ResNet-18: one basic block per stage and half of its widths, 1.2 M parameters."""
 SMALL_IMAGE = 64
 """`stem=auto` builds the 3×3 stem for images of up to this many pixels per side."""
 TOO_SMALL = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
@@ -61,16 +63,12 @@ def check_encoder_name(name: str) -> None:
 
 def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
     options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
+    if name == RESNET_MINI:
+        name, options = "resnet18", options | MINI
     if norm == "group":
         options["norm_layer"] = partial(timm.layers.GroupNorm, num_groups=8)
     model: nn.Module
-    if name == RESNET_MINI:
-        # One basic block per stage and half of ResNet-18's widths: 1.2 M parameters.
-        resnet: Any = timm.models.resnet  # timm annotates the block as an instance and takes a class
-        model = resnet.ResNet(
-            resnet.BasicBlock, (1, 1, 1, 1), channels=(32, 64, 128, 256), zero_init_last=False, **options
-        )
-    elif name.startswith("resnet"):
+    if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
         model = timm.create_model(name, zero_init_last=False, **options)
     elif norm != "batch":

@@ -131,14 +131,17 @@ def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
     """A spec from a file, which may contain anything."""
     spec = EncoderSpec(**{**about, "mean": tuple(map(float, about["mean"])), "std": tuple(map(float, about["std"]))})
     numbers = (*spec.mean, *spec.std)
-    if not all(isinstance(text, str) for text in (spec.encoder, spec.stem, spec.norm)):
-        raise ValueError("encoder, stem and norm must be names")
-    if spec.channels not in (1, 3) or not isinstance(spec.image_size, int) or not 1 <= spec.image_size <= LARGEST_IMAGE:
-        raise ValueError(f"{spec.channels!r} channels of {spec.image_size!r} pixels per side")
-    if spec.resize not in RESIZES or spec.bits not in range(8, 17):
-        raise ValueError(f"{spec.resize!r} of {spec.bits!r} bits")
-    if len(numbers) != 2 * spec.channels or not all(map(isfinite, numbers)) or min(spec.std) <= 0:
-        raise ValueError(f"mean {spec.mean} and standard deviation {spec.std} for {spec.channels} channels")
+    if not (
+        all(isinstance(name, str) for name in (spec.encoder, spec.stem, spec.norm))
+        and spec.channels in (1, 3)
+        and spec.image_size in range(1, LARGEST_IMAGE + 1)
+        and spec.resize in RESIZES
+        and spec.bits in range(8, 17)
+        and len(numbers) == 2 * spec.channels
+        and all(map(isfinite, numbers))
+        and min(spec.std) > 0
+    ):
+        raise ValueError(f"{spec} is not possible")
     return spec
 
 
@@ -176,11 +179,11 @@ def load_classifier(run: Path) -> Classifier:
         )
     try:
         tensors, about = _read(file)
-        names = distinct(map(str, about["class_names"]))
-        if tensors["weight"].shape[:1] != (len(names),):
-            raise ValueError(f"{len(names)} class names for weights of another number")
         return Classifier(
-            weight_KD=tensors["weight"], bias_K=tensors["bias"], class_names=names, measure=str(about["measure"])
+            weight_KD=tensors["weight"],
+            bias_K=tensors["bias"],
+            class_names=distinct(map(str, about["class_names"])),
+            measure=str(about["measure"]),
         )
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not a classifier that contune wrote: {error}") from None

@@ -107,7 +107,7 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
     """An <img>. `description` is its alternative text, already escaped."""
-    x_CHW = images.images.decode(index, None, channels)
+    x_CHW = images.decode(index, None, channels)
     picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
     tiny, out = max(picture.size) <= TINY_SIDE, BytesIO()
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))

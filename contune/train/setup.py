@@ -15,7 +15,7 @@ from contune.data.augment import Augmenter, Mix, Policy, build_policy
 from contune.data.datasets import no_such_place, where_labels_may_be
 from contune.data.decode import BrokenImageError
 from contune.data.loader import Loader, build_loader
-from contune.data.sampler import Shares, balanced_batches, shares, shuffled_order
+from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
 from contune.errors import UserError
 from contune.files import expanded
@@ -208,8 +208,8 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
     return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 
 
-def balanced_shares(config: Config, labels_N: Tensor) -> Shares:
-    """Classes and images per class in a batch of data.sampler=balanced."""
+def balanced_shares(config: Config, labels_N: Tensor) -> tuple[int, int, int]:
+    """The `shares` of a batch of data.sampler=balanced."""
     batch, images, num_classes = config.optim.batch_images, config.data.images_per_class, len(labels_N.unique())
     if batch % images and batch // images < num_classes:
         raise UserError(

@@ -11,11 +11,11 @@ import torch
 from command_line import PLAIN, contune, read_json, read_lines, start
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import WAYS, labels_of, png, random_pixels, write_png
+from pictures import DEAD_LINK, WAYS, labels_of, png, random_pixels, write_broken, write_png
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from contune.data import DATASETS, ImageSet, TensorImages, holdout, load_dataset
+from contune.data import DATASETS, ImageSet, holdout, load_dataset
 from contune.data.datasets import NUM_SAMPLED, measure, moments
 from contune.errors import UserError
 
@@ -85,7 +85,7 @@ def test_moments_are_per_channel_over_all_pixels() -> None:
 def test_evenly_spaced_training_images_are_measured(tmp_path: Path) -> None:
     num = 3 * NUM_SAMPLED
     x_N1HW = torch.arange(num, dtype=torch.int64).mul(255).div(num - 1).round().to(torch.uint8).view(-1, 1, 1, 1)
-    ramp = ImageSet(images=TensorImages(x_N1HW.expand(-1, 1, 1, 2)), labels=None, names=[""] * num)
+    ramp = ImageSet(images=x_N1HW.expand(-1, 1, 1, 2), names=[""] * num)
     traits = measure(ramp)
     assert traits.mean[0] == pytest.approx(0.5, abs=1e-3)
     assert (traits.image_size, traits.channels) == (1, 1)
@@ -208,7 +208,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     """The folder, the same without its broken files, and how the reason of each of those begins."""
     folder = tmp_path_factory.mktemp("photos")
     expected: dict[str, str] = {}
-    ways = list(WAYS.values())
+    ways = [*WAYS, DEAD_LINK]
     found = load_digits()
     for number, (pixels, label) in enumerate(zip(found.images[:NUM], found.target[:NUM], strict=True)):
         image = Image.fromarray((pixels * 15).astype("uint8")).resize((24, 24), Image.Resampling.BICUBIC)
@@ -216,9 +216,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
             (folder / place / str(label)).mkdir(parents=True, exist_ok=True)
         path = folder / "broken" / str(label) / f"{number:04}.png"
         if number % EVERY == 7:
-            damage, reason = ways[number // EVERY % len(ways)]
-            damage(path, image)
-            expected[str(path)] = reason
+            expected[str(path)] = write_broken(path, image, ways[number // EVERY % len(ways)])
         else:
             image.save(path)
             image.save(folder / "whole" / str(label) / path.name)

@@ -10,17 +10,16 @@ import pytest
 import torch
 from pictures import png, random_pixels
 
-from contune.data import EncodedImages, ImageSet, TensorImages
+from contune.data import ImageSet
 from contune.data import images as images_module
-from contune.data.images import MOST_WORKERS, default_workers, map_in_workers, num_workers, ranges
+from contune.data.images import MOST_WORKERS, default_workers, map_in_workers, num_workers
 from contune.errors import UserError
 
 
 def encoded_set(num: int, side: int = 8) -> tuple[ImageSet, np.ndarray]:
     x_NCHW = np.stack([random_pixels(seed, side, side) for seed in range(num)])
     names = [f"set#{number}" for number in range(num)]
-    images = EncodedImages([png(x_CHW) for x_CHW in x_NCHW], names)
-    return ImageSet(images=images, labels=torch.arange(num), names=names), x_NCHW
+    return ImageSet(images=[*map(png, x_NCHW)], labels=torch.arange(num), names=names), x_NCHW
 
 
 @pytest.mark.parametrize("workers", [None, 0, 2])
@@ -29,43 +28,25 @@ def test_resident_equals_one_by_one(workers: int | None) -> None:
     calls: list[tuple[int, int]] = []
     x = images.resident(8, 3, lambda done, total: calls.append((done, total)), workers)
     assert np.array_equal(x.numpy(), x_NCHW)
-    assert calls == [(512, 600), (600, 600)]
-    assert np.array_equal(images.images.decode(17, None, 3), x_NCHW[17])
+    assert calls == [(number, 600) for number in range(1, 601)]
+    assert np.array_equal(images.decode(17, None, 3), x_NCHW[17])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_resident_names_the_broken_image(workers: int) -> None:
-    images, _ = encoded_set(30)
-    assert isinstance(images.images, EncodedImages)
-    images.images.sources[23] = b"no image"  # type: ignore[index]  # it is a list here
-    with pytest.raises(UserError, match="'set#23'") as caught:
-        images.resident(8, 3, workers=workers)
-    assert "\n" not in str(caught.value)
-
-
-def test_subset_picks_images_labels_and_names_and_nests() -> None:
+def test_subset_picks_images_labels_and_names_nests_and_can_be_pickled() -> None:
     images, x_NCHW = encoded_set(10)
-    part = images.subset(torch.tensor([7, 2, 2, 9])).subset([3, 0])
-    assert part.labels is not None
+    part = pickle.loads(pickle.dumps(images.subset(torch.tensor([7, 2, 2, 9])).subset([3, 0])))
     assert part.labels.tolist() == [9, 7]
     assert list(part.names) == ["set#9", "set#7"]
     assert np.array_equal(part.resident(8, 3).numpy(), x_NCHW[[9, 7]])
-
-
-def test_an_empty_subset_is_an_empty_tensor_and_a_subset_can_be_pickled() -> None:
-    images, x_NCHW = encoded_set(5)
     assert images.subset([]).resident(8, 3).shape == (0, 3, 8, 8)
-    again = pickle.loads(pickle.dumps(images.subset([4, 1])))
-    assert list(again.names) == ["set#4", "set#1"]
-    assert np.array_equal(again.images.decode(0, None, 3), x_NCHW[4])
 
 
 def test_tensor_images_convert_like_encoded_ones() -> None:
     images, x_NCHW = encoded_set(6)
-    same = ImageSet(images=TensorImages(torch.from_numpy(x_NCHW)), labels=None, names=images.names)
+    same = ImageSet(images=torch.from_numpy(x_NCHW), names=images.names)
     for size, channels in ((8, 3), (8, 1), (5, 3), (11, 1)):
         assert torch.equal(same.resident(size, channels), images.resident(size, channels))
-    gray = ImageSet(images=TensorImages(torch.from_numpy(x_NCHW[:, :1])), labels=None, names=images.names)
+    gray = ImageSet(images=torch.from_numpy(x_NCHW[:, :1]), names=images.names)
     assert torch.equal(gray.resident(8, 3), torch.from_numpy(x_NCHW[:, :1]).expand(-1, 3, -1, -1))
 
 
@@ -112,4 +93,3 @@ def test_workers_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert num_workers(10**6, 3) == 3
     with pytest.raises(UserError, match="-1 workers"):
         num_workers(10, -1)
-    assert ranges(7, 3, start=1) == [range(1, 4), range(4, 7)]

@@ -90,10 +90,10 @@ def test_cropped_views_are_cut_out_of_the_whole_pictures(photos: Path, cropped: 
         assert labels_B is not None
         assert torch.equal(labels_B, images.labels[indices_B])
         for sample, index in enumerate(indices_B.tolist()):
-            height, width = images.images.decode(index, None, 3).shape[1:]
+            height, width = images.decode(index, None, 3).shape[1:]
             assert height == width
             assert height > 8
-            pieces = images.images.pieces(index, partial(crops.pieces, sample), 8, 3)
+            pieces = images.pieces(index, partial(crops.pieces, sample), 8, 3)
             expected = torch.from_numpy(pieces).permute(0, 3, 1, 2)
             assert torch.equal(views_VBCHW[:, sample], expected)
 

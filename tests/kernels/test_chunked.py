@@ -123,6 +123,19 @@ def test_it_writes_all_it_reads(case: Case, elements: int, monkeypatch: pytest.M
     assert_same_bits(answer(case, "chunked", torch.float32), clean)
 
 
+@pytest.mark.parametrize("case", [Case(1271, 20), Case(1271, 20, candidates=77, pairs="weights")], ids=str)
+def test_threads_take_whole_blocks(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", 2**14)
+    alone = answer(case, "chunked")
+    torch.set_num_threads(3)
+    try:
+        together = answer(case, "chunked")
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+    torch.testing.assert_close([together.loss, *together.grads], [alone.loss, *alone.grads], rtol=1e-12, atol=1e-14)
+
+
 def queue_loss(z: Tensor, labels: Tensor, **settings: Any) -> Tensor:
     queue = torch.randn(len(z), 8, requires_grad=True)
     return tcl_loss(z, labels, candidates=queue, candidate_labels=labels, **settings)

@@ -1,7 +1,7 @@
 """Crop and flip, and AutoAugment: the CIFAR-10 policy, equal to torchvision's on uint8.
 
-Each sample has its own sub-policy, signs and chances. The policy has 25 sub-policies of two operations each; the
-paper uses it on every data set. Levels are whole numbers 0…255, truncated after every step as torchvision does on
+Each sample has its own sub-policy, signs and chances. torchvision lists the 25 sub-policies of two operations each; the
+paper uses them on every data set. Levels are whole numbers 0…255, truncated after every step as torchvision does on
 uint8.
 
 B: samples, S: the two steps, C: channels, H, W: height, width, P: pixels of an image, L: the 256 levels.
@@ -43,64 +43,39 @@ class Op(IntEnum):
 
 
 LAST_MOVE, LAST_SIGNED = Op.ROTATE, Op.SHARPNESS
-
-Step = tuple[Op, float, int]
-"""An operation, its probability and the bin (0 to 9) of its magnitude; bin 0 where there is none."""
-
-SUB_POLICIES: tuple[tuple[Step, Step], ...] = (
-    ((Op.INVERT, 0.1, 0), (Op.CONTRAST, 0.2, 6)),
-    ((Op.ROTATE, 0.7, 2), (Op.TRANSLATE_X, 0.3, 9)),
-    ((Op.SHARPNESS, 0.8, 1), (Op.SHARPNESS, 0.9, 3)),
-    ((Op.SHEAR_Y, 0.5, 8), (Op.TRANSLATE_Y, 0.7, 9)),
-    ((Op.AUTOCONTRAST, 0.5, 0), (Op.EQUALIZE, 0.9, 0)),
-    ((Op.SHEAR_Y, 0.2, 7), (Op.POSTERIZE, 0.3, 7)),
-    ((Op.COLOR, 0.4, 3), (Op.BRIGHTNESS, 0.6, 7)),
-    ((Op.SHARPNESS, 0.3, 9), (Op.BRIGHTNESS, 0.7, 9)),
-    ((Op.EQUALIZE, 0.6, 0), (Op.EQUALIZE, 0.5, 0)),
-    ((Op.CONTRAST, 0.6, 7), (Op.SHARPNESS, 0.6, 5)),
-    ((Op.COLOR, 0.7, 7), (Op.TRANSLATE_X, 0.5, 8)),
-    ((Op.EQUALIZE, 0.3, 0), (Op.AUTOCONTRAST, 0.4, 0)),
-    ((Op.TRANSLATE_Y, 0.4, 3), (Op.SHARPNESS, 0.2, 6)),
-    ((Op.BRIGHTNESS, 0.9, 6), (Op.COLOR, 0.2, 8)),
-    ((Op.SOLARIZE, 0.5, 2), (Op.INVERT, 0.0, 0)),
-    ((Op.EQUALIZE, 0.2, 0), (Op.AUTOCONTRAST, 0.6, 0)),
-    ((Op.EQUALIZE, 0.2, 0), (Op.EQUALIZE, 0.6, 0)),
-    ((Op.COLOR, 0.9, 9), (Op.EQUALIZE, 0.6, 0)),
-    ((Op.AUTOCONTRAST, 0.8, 0), (Op.SOLARIZE, 0.2, 8)),
-    ((Op.BRIGHTNESS, 0.1, 3), (Op.COLOR, 0.7, 0)),
-    ((Op.SOLARIZE, 0.4, 5), (Op.AUTOCONTRAST, 0.9, 0)),
-    ((Op.TRANSLATE_Y, 0.9, 9), (Op.TRANSLATE_Y, 0.7, 9)),
-    ((Op.AUTOCONTRAST, 0.9, 0), (Op.SOLARIZE, 0.8, 3)),
-    ((Op.EQUALIZE, 0.8, 0), (Op.INVERT, 0.1, 0)),
-    ((Op.TRANSLATE_Y, 0.7, 9), (Op.AUTOCONTRAST, 0.9, 0)),
-)
+NUM_SUB_POLICIES = 25
 
 
 def magnitude_of(op: Op, bin_index: int, image_size: int) -> float:
-    """A slope, whole pixels, degrees, a blend's excess over 1, a number of bits or a level."""
-    largest = dict.fromkeys((Op.SHEAR_X, Op.SHEAR_Y), 0.3)
-    largest |= dict.fromkeys((Op.TRANSLATE_X, Op.TRANSLATE_Y), 150 / 331 * image_size)
-    largest |= dict.fromkeys((Op.BRIGHTNESS, Op.CONTRAST, Op.COLOR, Op.SHARPNESS), 0.9)
-    largest[Op.ROTATE] = 30.0
+    """A slope, whole pixels, degrees, a number of bits, a level or a blend's excess over 1, by its bin from 0 to 9."""
+
+    def spaced(first: float, last: float) -> float:
+        return float(torch.linspace(first, last, 10)[bin_index])
+
+    if op in (Op.SHEAR_X, Op.SHEAR_Y):
+        return spaced(0, 0.3)
+    if op in (Op.TRANSLATE_X, Op.TRANSLATE_Y):
+        return float(int(spaced(0, 150 / 331 * image_size)))
+    if op == Op.ROTATE:
+        return spaced(0, 30)
     if op == Op.POSTERIZE:
         return 8 - round(bin_index * 4 / 9)
-    if op == Op.SOLARIZE:
-        return float(torch.linspace(255, 0, 10)[bin_index])
-    if op not in largest:
-        return 0.0
-    magnitude = float(torch.linspace(0, largest[op], 10)[bin_index])
-    return float(int(magnitude)) if op in (Op.TRANSLATE_X, Op.TRANSLATE_Y) else magnitude
+    return spaced(255, 0) if op == Op.SOLARIZE else spaced(0, 0.9)
 
 
 @cache
 @torch.inference_mode(False)
 def sub_policy_table(image_size: int, device: torch.device) -> Tensor:
-    """(25, 2, 3): operation, probability and magnitude of both steps of each sub-policy."""
-    rows = [
-        [(op, probability, magnitude_of(op, bin_index, image_size)) for op, probability, bin_index in steps]
-        for steps in SUB_POLICIES
-    ]
-    return torch.tensor(rows, dtype=torch.float32, device=device)
+    """(25, 2, 3): operation, probability and magnitude of both steps of each sub-policy; 0 where there is none."""
+    from contune.device import torchvision  # takes a second to import
+
+    ops_by_name = {op.name.replace("_", ""): op for op in Op}
+    rows = []
+    for steps in torchvision.transforms.AutoAugment(torchvision.transforms.AutoAugmentPolicy.CIFAR10).policies:
+        for name, probability, bin_index in steps:
+            op = ops_by_name[name.upper()]
+            rows.append((op, probability, 0 if bin_index is None else magnitude_of(op, bin_index, image_size)))
+    return torch.tensor(rows, dtype=torch.float32, device=device).view(NUM_SUB_POLICIES, 2, 3)
 
 
 def choose_steps(
@@ -315,7 +290,7 @@ class AutoAugment(CropFlip):
     def draw(self, num_samples: int, generator: torch.Generator) -> Params:
         params = super().draw(num_samples, generator)
         device, shape = generator.device, (num_samples, 2)
-        sub_policy_B = torch.randint(len(SUB_POLICIES), (num_samples,), generator=generator, device=device)
+        sub_policy_B = torch.randint(NUM_SUB_POLICIES, (num_samples,), generator=generator, device=device)
         chance_BS = torch.rand(shape, generator=generator, device=device)
         negative_BS = torch.rand(shape, generator=generator, device=device) < 0.5
         op_BS, magnitude_BS = choose_steps(sub_policy_B, chance_BS, negative_BS, self.image_size)

@@ -8,8 +8,7 @@ B: samples, V: views of one policy, C: channels, H, W: height, width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +16,12 @@ from torch import Tensor
 
 from contune import distributed
 from contune.data.augment import ops
+from contune.data.augment.autoaugment import AutoAugment, CropFlip
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
+from contune.data.augment.simaugment import Crops, SimAugment
 from contune.device import HAS_TRITON
 from contune.errors import unknown
 from contune.settings import annotations_of, parse, ranged, split_assignment
-
-if TYPE_CHECKING:
-    from contune.data.augment.simaugment import Crops
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,19 +71,19 @@ class Digits(Policy):
         return contrasted.add_(params["brightness"][:, None, None, None]).clamp_(0, 1)
 
 
-POLICIES: dict[str, tuple[str, Mapping[str, Any]]] = {
-    "none": ("ops:Policy", {}),
-    "crop-flip": ("autoaugment:CropFlip", {}),
-    "autoaugment": ("autoaugment:AutoAugment", {}),
-    "simaugment": ("simaugment:SimAugment", {}),
+POLICIES: dict[str, tuple[type[Policy], Mapping[str, Any]]] = {
+    "none": (Policy, {}),
+    "crop-flip": (CropFlip, {}),
+    "autoaugment": (AutoAugment, {}),
+    "simaugment": (SimAugment, {}),
     # The supervised form in the code of the paper's authors.
     "simaugment-supervised": (
-        "simaugment:SimAugment",
+        SimAugment,
         {"crop_scale": (0.2, 1.0), "jitter": (0.4, 0.4, 0.4, 0.1), "blur": 0.0, "interpolation": "bilinear"},
     ),
-    "digits": ("policies:Digits", {}),
+    "digits": (Digits, {}),
 }
-"""Name to a module in this folder with a class in it, and the options in which it differs from the class's defaults."""
+"""Name to a class, and the options in which it differs from the class's defaults."""
 
 
 def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
@@ -96,8 +94,7 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
     name, *assignments = text.split() or [""]
     if name not in POLICIES:
         raise unknown("augmentation", name, POLICIES)
-    (module, _, class_name), defaults = POLICIES[name][0].partition(":"), POLICIES[name][1]
-    policy_class = getattr(import_module(f"contune.data.augment.{module}"), class_name)
+    policy_class, defaults = POLICIES[name]
     options: dict[str, Any] = {**defaults, "image_size": image_size, "channels": channels}
     annotations = annotations_of(policy_class)
     annotations["size"] = annotations.pop("image_size")
@@ -106,8 +103,7 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
         if option not in annotations:
             raise unknown(f"option of augmentation {name!r},", option, annotations)
         options["image_size" if option == "size" else option] = parse(value, annotations[option], f"{name} {option}")
-    policy: Policy = policy_class(**options)
-    return policy
+    return policy_class(**options)
 
 
 def normalize(images_BCHW: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
@@ -201,10 +197,8 @@ class Augmenter:
         """Whether decoders have anything to crop. Otherwise every view sees the same resized image."""
         return any(policy.begins_with_crop for policy in self.policies)
 
-    def crops(self, params: list[Params]) -> "Crops":
+    def crops(self, params: list[Params]) -> Crops:
         """The crops among parameters that were drawn on the CPU."""
-        from contune.data.augment.simaugment import Crops, SimAugment
-
         groups = []
         for (policy, views), drawn in zip(self.views_of.items(), params, strict=True):
             if isinstance(policy, SimAugment):

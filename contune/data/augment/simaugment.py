@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,11 +18,9 @@ from torch import Tensor
 
 from contune.data.augment import ops
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
-from contune.data.decode import Piece, whole
+from contune.data.decode import Interpolation, Piece, whole
 from contune.errors import UserError
 from contune.settings import one_of, ranged
-
-Interpolation = Literal["bilinear", "bicubic"]
 
 # ---------------------------------------------------------------------------- random resized crop
 
