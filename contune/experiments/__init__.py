@@ -73,20 +73,14 @@ def run_experiment(
         if not any(outcome.results for outcome in outcomes):
             raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
         plan.write_about(folder, experiment)
-    table = write_drawing(experiment, outcomes, folder)
+    table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
+    write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
+    with matplotlib.rc_context(STYLE):
+        save_figure(figure, folder / "figure")
     if stop is not None:
         raise stop
     num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, folder)
     return Drawn(folder=folder, table=table, outcomes=outcomes, num_saved=num_saved)
-
-
-def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> Table:
-    """Writes table.md, figure.png and figure.svg."""
-    table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
-    with matplotlib.rc_context(STYLE):
-        save_figure(figure, folder / "figure")
-    write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
-    return table
 
 
 def with_neighbors(folder: Path) -> list[Path]:
