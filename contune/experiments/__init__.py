@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-
 from contune.errors import UserError
 from contune.experiments import plan
 from contune.experiments.catalogue import EXPERIMENTS, find_experiment
@@ -19,7 +17,7 @@ from contune.experiments.figures import make_figure
 from contune.experiments.plan import Experiment, Outcome
 from contune.experiments.tables import Table, make_table
 from contune.files import write_atomic
-from contune.report.style import STYLE, save_figure
+from contune.report.style import save_figure
 from contune.train.signals import Stopped
 
 
@@ -75,8 +73,7 @@ def run_experiment(
         plan.write_about(folder, experiment)
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
-    with matplotlib.rc_context(STYLE):
-        save_figure(figure, folder / "figure")
+    save_figure(figure, folder / "figure")
     if stop is not None:
         raise stop
     num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, folder)

@@ -15,8 +15,8 @@ from contune.recipes.paper import PAPER as PAPERS
 from contune.recipes.paper import SOLO_LEARN, TABLE_1, TABLE_3, reported
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
-RECIPES = {CROSS_ENTROPY: "-ce", SUPCON: "-supcon"}
-"""How the names of their recipes end; all others are `-tcl`."""
+RECIPES = {CROSS_ENTROPY: "ce", TCL: "tcl", "TCL auto": "tcl"}
+"""The recipes that methods start from; all others start from SupCon's."""
 WHERE = "add data.path=FOLDER"
 SIMAUGMENT = ("optim.batch_images=64", "optim.lr=0.1", "augment.policy=simaugment-supervised")
 K1_5000 = ("method.k1=5000",)
@@ -51,7 +51,7 @@ def _row(
     """
     return PlanRow(
         title=f"{method}, {at}" if at else method,
-        recipe=f"{data}{RECIPES.get(method, '-tcl')}{suffix}",
+        recipe=f"{data}-{RECIPES.get(method, 'supcon')}{suffix}",
         overrides=overrides,
         method=method,
         at=at,
@@ -113,17 +113,12 @@ def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> t
 
 def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
     """TCL with its automatic and with constant k1 and k2, and the losses that a reviewer asks for."""
-    rows: dict[str, tuple[str, str, tuple[str, ...]]] = {
-        SUPCON: (SUPCON, "supcon", ()),
-        f"TCL, {constant}": (TCL, "tcl", ()),
-        "TCL auto": ("TCL auto", "tcl", ("method.k1=auto", "method.k2=auto")),
-        "SINCERE": ("SINCERE", "supcon", ("method.name=sincere",)),
-        "ε-SupInfoNCE": ("ε-SupInfoNCE", "supcon", ("method.name=eps-supinfonce",)),
-        "DCL": ("DCL", "supcon", ("method.name=dcl",)),
-    }
-    return tuple(
-        PlanRow(title=title, recipe=f"{data}-{recipe}", overrides=overrides, method=method)
-        for title, (method, recipe, overrides) in rows.items()
+    rivals = {"SINCERE": "sincere", "ε-SupInfoNCE": "eps-supinfonce", "DCL": "dcl"}
+    return (
+        _row(data, SUPCON),
+        _row(data, TCL, constant),
+        _row(data, "TCL auto", "", "method.k1=auto", "method.k2=auto"),
+        *(_row(data, method, "", f"method.name={name}") for method, name in rivals.items()),
     )
 
 

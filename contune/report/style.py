@@ -5,6 +5,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -93,9 +94,9 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTE
 
 def save_figure(figure: Figure, path: Path) -> None:
     """As .png and as .svg, for a `path` without ending."""
-    with atomic_file(path.with_suffix(".png")) as part:
+    with matplotlib.rc_context(STYLE), atomic_file(path.with_suffix(".png")) as part:
         figure.savefig(part, format="png", dpi=160)
-    write_atomic(path.with_suffix(".svg"), svg_text(figure, transparent=False))
+        write_atomic(path.with_suffix(".svg"), svg_text(figure, transparent=False))
 
 
 def svg_text(figure: Figure, *, transparent: bool = True) -> str:
