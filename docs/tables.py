@@ -210,7 +210,7 @@ def verdict_tables(findings: Sequence[Finding], results: Path) -> list[str]:
     return [
         tables[0],
         RULES.strip(),
-        folded(f"The {len(undecided)} open claims", tables[1]),
+        folded(f"The {len(undecided)} open claims, and the GPU time of one H200 that their runs need", tables[1]),
         folded("The result files behind the verdicts, by experiment and row", "\n".join(lines)),
     ]
 

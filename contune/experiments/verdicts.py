@@ -16,11 +16,12 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from contune.config import Config
 from contune.errors import UserError
 from contune.eval.measures import LINEAR, TOP1
 from contune.experiments import plan
 from contune.experiments.catalogue import find_experiment
-from contune.experiments.plan import Outcome, Results
+from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import Spread
 
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not reproduced", "open"
@@ -28,6 +29,9 @@ NOT_RUN = "not run"
 FEW = 3
 """Fewer runs of a row say too little about how runs differ."""
 MEASURES = {"linear": "the full probe", "linear-fast": "the fast probe", "classifier": "the classifier", "knn": "kNN"}
+NUM_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "fmnist": 60_000, "imagenet100": 126_689, "digits": 898}
+VIEWS_PER_SECOND = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3, "resnet-mini": 5e3}
+"""On one H200 at 32 pixels, about; ImageNet's 224 pixels take 3.3 times as long."""
 
 Rows = Sequence[Outcome]
 Decided = tuple[str, str]
@@ -54,6 +58,8 @@ class Claim:
     differs: str = ""
     """How our runs differ from the paper's."""
     columns: Sequence[str] = (TOP1,)
+    seeds: int
+    """How many seeds of each row are to be run."""
     headline: str = ""
     """For the README."""
 
@@ -66,6 +72,8 @@ class Finding:
     """With its interval, measure and seeds."""
     files: dict[str, tuple[Path, ...]]
     """Of each row that has runs."""
+    minutes: float
+    """Of one H200, for the runs that are missing."""
 
 
 # Tests
@@ -224,28 +232,38 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
     """A finding for each claim, from results as `plan.read_results` reads them."""
 
     @cache
-    def outcomes_of(experiment: str) -> dict[str, Outcome]:
+    def outcomes_of(experiment: str) -> tuple[Experiment, dict[str, Outcome]]:
         name, *changes = experiment.split()
-        return {each.row.title: each for each in plan.collect(find_experiment(name, changes), results)}
+        planned = find_experiment(name, changes)
+        return planned, {each.row.title: each for each in plan.collect(planned, results)}
 
     findings = []
     for claim in claims:
-        rows = []
+        rows, minutes = {}, 0.0
         for text in claim.rows:
             title, _, other = text.partition(" @ ")
-            rows.append(outcomes_of(other or claim.experiment)[title])
-        unique = list(dict(zip(claim.rows, rows, strict=True)).values())
+            planned, by_title = outcomes_of(other or claim.experiment)
+            num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
+            minutes += 0 if text in rows else num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
+            rows[text] = by_title[title]
         verdict, number = OPEN, NOT_RUN
-        if all(each.results for each in rows):
-            verdict, number = TESTS[claim.test](claim, rows, **claim.options)
-            number = f"{number} ({_seeds(unique)})"
+        if all(each.results for each in rows.values()):
+            verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
+            number = f"{number} ({_seeds(list(rows.values()))})"
         files = {
             f"{claim.experiment.split()[0]}, {each.row.title}": tuple(Path(result["file"]) for result in each.results)
-            for each in unique
+            for each in rows.values()
             if each.results
         }
-        findings.append(Finding(claim, verdict, number, files))
+        findings.append(Finding(claim, verdict, number, files, minutes))
     return findings
+
+
+def gpu_minutes(config: Config) -> float:
+    """Roughly, of one run on one H200 with its probe."""
+    views = config.optim.epochs * NUM_IMAGES[config.data.name] * config.augment.views
+    slower = 3.3 if config.data.name == "imagenet100" else 1.0
+    return 1.1 * views * slower / VIEWS_PER_SECOND[config.model.encoder] / 60
 
 
 def _seeds(rows: Rows) -> str:
@@ -260,12 +278,15 @@ COLUMNS = ("claim", "paper", "verdict", "our runs")
 
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
-    """The claims in their order."""
+    """The claims in their order. What is open says which GPU time its missing runs need."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
-        claim = finding.claim
-        number = f"{finding.number}; {claim.differs}" if claim.differs and finding.files else finding.number
-        rows.append((claim.text, claim.source, finding.verdict, number))
+        claim, text = finding.claim, finding.number
+        if claim.differs and finding.files:
+            text += f"; {claim.differs}"
+        if finding.verdict == OPEN and finding.minutes >= 1:
+            text += f"; {finding.minutes:.0f} GPU minutes are missing"
+        rows.append((claim.text, claim.source, finding.verdict, text))
     return rows
 
 
