@@ -20,6 +20,7 @@ RECIPES = {CROSS_ENTROPY: "ce", TCL: "tcl", "TCL auto": "tcl"}
 WHERE = "add data.path=FOLDER"
 SIMAUGMENT = ("optim.batch_images=64", "optim.lr=0.1", "augment.policy=simaugment-supervised")
 K1_5000 = ("method.k1=5000",)
+AUTO = ("method.k1=auto", "method.k2=auto")
 RESNET34 = ("model.encoder=resnet34", "optim.batch_images=64", "optim.lr=0.1")
 UNPRINTED = "The paper draws these numbers and does not print them. In its figure TCL is above SupCon throughout."
 FIGURE_3_BATCH = (
@@ -51,7 +52,7 @@ def _row(
     """
     return PlanRow(
         title=f"{method}, {at}" if at else method,
-        recipe=f"{data}-{RECIPES.get(method, 'supcon')}{suffix}",
+        recipe=f"{data}-{RECIPES.get(method.partition(',')[0], 'supcon')}{suffix}",
         overrides=overrides,
         method=method,
         at=at,
@@ -117,8 +118,20 @@ def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
     return (
         _row(data, SUPCON),
         _row(data, TCL, constant),
-        _row(data, "TCL auto", "", "method.k1=auto", "method.k2=auto"),
+        _row(data, "TCL auto", "", *AUTO),
         *(_row(data, method, "", f"method.name={name}") for method, name in rivals.items()),
+    )
+
+
+def _robustness() -> tuple[PlanRow, ...]:
+    """TCL with automatic and constant k1 on digits, where batch size or epochs are not those that k1 was chosen for."""
+    losses = {"TCL, k1 = 5000": K1_5000, TCL: ("method.k1=500",), "TCL auto": AUTO}
+    places = {f"batch size: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
+    epochs = {f"epochs: {n}": (f"optim.epochs={n}",) for n in (5, 10, 20, 40)}
+    return tuple(
+        _row("digits", method, place, *settings, *loss)
+        for place, settings in (*places.items(), *epochs.items())
+        for method, loss in losses.items()
     )
 
 
@@ -258,6 +271,12 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=_losses("digits", "k1 = 500"),
         num_seeds=5,
         layout="seeds",
+    ),
+    "robustness-digits": Experiment(
+        title="Automatic and constant k1 by batch size and epochs, handwritten digits",
+        summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",
+        rows=_robustness(),
+        layout="sweep",
     ),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",

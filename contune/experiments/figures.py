@@ -75,23 +75,27 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
 
 
 def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
-    """Accuracy over the values of a setting, a line per method."""
-    cells, methods, places = by_place(outcomes)
-    figure, (axes,) = _panels(1, 3.8)
-    for number, method in enumerate(methods):
-        offset, points = 0.06 * (number - (len(methods) - 1) / 2), []
-        for x, place in enumerate(places):
-            if (method, place) in cells:
-                each = cells[method, place]
-                points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
-                _marks(axes, each, x + offset, x + 2.5 * offset, method_style(method), vertical=True)
-        if len(places) > 2 and points:  # two values are a comparison, not a trend
-            color = method_style(method).color
-            axes.plot(*zip(*points, strict=True), color=color, linewidth=1.4, alpha=0.8, zorder=1)
-    quiet(axes, grid="y")
-    axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.set_xticks(range(len(places)), places)
-    axes.set(xlabel=experiment.setting, ylabel=f"{TOP_1} ({_conditions(outcomes)})")
+    """Accuracy over the values of a setting, a line per method. Places called `SETTING: VALUE` get a panel each."""
+    cells, methods, every = by_place(outcomes)
+    settings = list(dict.fromkeys(place.rpartition(": ")[0] for place in every))
+    figure, panels = _panels(len(settings), 3.8)
+    for axes, setting in zip(panels, settings, strict=True):
+        places = [place for place in every if place.rpartition(": ")[0] == setting]
+        for number, method in enumerate(methods):
+            offset, points = 0.06 * (number - (len(methods) - 1) / 2), []
+            for x, place in enumerate(places):
+                if (method, place) in cells:
+                    each = cells[method, place]
+                    points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
+                    _marks(axes, each, x + offset, x + 2.5 * offset, method_style(method), vertical=True)
+            if len(places) > 2 and points:  # two values are a comparison, not a trend
+                color = method_style(method).color
+                axes.plot(*zip(*points, strict=True), color=color, linewidth=1.4, alpha=0.8, zorder=1)
+        quiet(axes, grid="y")
+        axes.set_xlim(-0.5, len(places) - 0.5)
+        axes.set_xticks(range(len(places)), [place.rpartition(": ")[2] for place in places])
+        axes.set_xlabel(setting or experiment.setting)
+    panels[0].set_ylabel(f"{TOP_1} ({_conditions(outcomes)})")
     handles = [_handle(method_style(method)) for method in methods]
     return _with_legend(figure, experiment.title, [*handles, *_bar_handles(outcomes)])
 

@@ -40,7 +40,7 @@ def test_every_experiment_is_complete(name: str) -> None:
     for each in experiment.rows:
         config = each.config(experiment.overrides, seed=3)
         assert config.data.name == "digits" or not name.endswith("-digits")
-    if name.endswith("-digits") and name != "ssl-digits":  # a CPU does it in minutes
+    if name.endswith("-digits") and name not in ("ssl-digits", "robustness-digits"):  # a CPU does it in minutes
         assert sum(config.optim.epochs for config in configs(name).values()) <= 240
 
 
