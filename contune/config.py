@@ -246,9 +246,10 @@ class Config:
         mine, theirs = self.flat(machine=False), other.flat(machine=False)
         return [key for key in sorted(mine.keys() | theirs.keys()) if mine.get(key) != theirs.get(key)]
 
-    def fingerprint(self) -> str:
-        """A hash of eight characters, over everything but machine settings."""
-        return hashlib.sha256(json.dumps(self.flat(machine=False), sort_keys=True).encode()).hexdigest()[:8]
+    def fingerprint(self, *ignored: str) -> str:
+        """A hash of eight characters, over everything but machine settings and the keys in `ignored`."""
+        meaning = {key: value for key, value in self.flat(machine=False).items() if key not in ignored}
+        return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:8]
 
     def flat(self, *, machine: bool = True) -> dict[str, Any]:
         """All values by their dotted keys, with or without machine settings."""

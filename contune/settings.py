@@ -118,7 +118,7 @@ def describe(cls: type, section: str) -> Iterator[Description]:
 
 def as_text(value: object) -> str:
     """A value as you would type it after KEY=."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return "; ".join(map(as_text, value))
     if value is None or isinstance(value, bool):
         return str(value).lower()

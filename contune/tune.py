@@ -29,7 +29,7 @@ from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, unknown
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.methods.tcl import TCL
-from contune.report import wilson_interval
+from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
 from contune.train.log import CHECKPOINT, PREVIOUS
 from contune.train.many import MOST_ON_A_GPU, Job, run_many

@@ -8,8 +8,7 @@ python docs/build.py --check             write nothing; fail if a text or figure
 import argparse
 from pathlib import Path
 
-from experiment_tables import draw_figures, results_page, stale_figures
-from results_table import insert, results_table, verdict, why
+from tables import draw_figures, insert, results_page, results_table, stale_figures, verdict, why
 
 from contune.experiments.plan import read_results
 from contune.experiments.verdicts import find_all, read_claims

@@ -103,9 +103,7 @@ def compared_run(
         for key, top1 in scores.items()
         if top1 is not None
     ]
-    return ComparedRun(
-        name, config.to_dict(), None if linear is None else {"measures": measures, "seconds": 60.0}, metrics
-    )
+    return ComparedRun(name, config, None if linear is None else {"measures": measures, "seconds": 60.0}, metrics)
 
 
 def seeds(name: str, *overrides: str, linear: tuple[float, ...]) -> list[ComparedRun]:

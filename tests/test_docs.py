@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from contune.experiments import Outcome, find_experiment, saved_folders
+from contune.experiments import Outcome, find_experiment
 from contune.experiments.plan import read_results, save
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
@@ -24,18 +23,12 @@ DOCUMENTS = (
     "benchmarks/README.md",
     "docs/results.md",
 )
-ODD_WORDS = re.compile(r"\b(beside|goes on|go on|takes? home|kernels of our own|told apart|knobs?)\b", re.IGNORECASE)
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Any:
+def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(ROOT / "docs")
-    return importlib.import_module("results_table")
-
-
-@pytest.fixture
-def pages(table: Any) -> Any:
-    return importlib.import_module("experiment_tables")
+    return importlib.import_module("tables")
 
 
 def write_result(folder: Path, name: str, top1: float = 70.0, seed: int = 0, epochs: int = 100) -> None:
@@ -58,11 +51,11 @@ def test_texts_and_figures_are_those_that_the_files_give() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_runs_of_one_setting_share_a_row_with_their_interval(tmp_path: Path, table: Any) -> None:
+def test_runs_of_one_setting_share_a_row_with_their_interval(tmp_path: Path, tables: Any) -> None:
     for seed, top1 in enumerate((70.0, 71.0, 72.0)):
         write_result(tmp_path, f"seed{seed}", top1, seed)
     write_result(tmp_path, "shorter", 60.0, epochs=90)
-    (row,) = rows(table.results_table(read_results(tmp_path)))
+    (row,) = rows(tables.results_table(read_results(tmp_path)))
     # Student's t at 97.5 % for two degrees of freedom is 4.303; 4.303 · 1 / √3 = 2.48.
     assert row[1:] == ["TCL", "71.00 ± 2.48", "full probe, 3 runs", "71.00 ± 2.48", "–"]
 
@@ -73,37 +66,44 @@ def kept(tmp_path: Path) -> Path:
     experiment = find_experiment("fig-k2-digits").changed(["optim.epochs=7"])
     real = json.loads((ROOT / "results" / "digits-tcl-resnet-mini-seed0.json").read_text())
     outcomes = [
-        Outcome(row, (real | {"config": row.config(experiment.overrides, 0).to_dict()},)) for row in experiment.rows[:2]
+        Outcome(
+            row,
+            (
+                real
+                | {"config": row.config(experiment.overrides, 0).to_dict(), "file": f"{row.run_name(0)}/result.json"},
+            ),
+        )
+        for row in experiment.rows[:2]
     ]
-    save(experiment, outcomes, tmp_path / "results" / "shorter")
+    save(experiment, outcomes, tmp_path / "results" / "shorter", Path())
     return tmp_path / "results"
 
 
-def test_every_experiment_with_results_has_its_section() -> None:
+def test_every_experiment_with_results_has_its_section(tables: Any) -> None:
     page = (ROOT / "docs" / "results.md").read_text()
-    folders = saved_folders(ROOT / "results")
+    folders = tables.saved_folders(ROOT / "results")
     assert all(f"](images/{folder.name}.png)" in page for folder in folders)
     others = {ROOT / "results" / name for name in ("tried", "one-revision", "engines")}
     assert {path.parent for path in (ROOT / "results").glob("*/*.json")} - others == set(folders)
 
 
-def test_a_section_follows_its_results(kept: Path, tmp_path: Path, pages: Any) -> None:
+def test_a_section_follows_its_results(kept: Path, tmp_path: Path, tables: Any) -> None:
     images = tmp_path / "docs" / "images"
-    assert pages.stale_figures(kept, images) == [images / "shorter.png"]
-    pages.draw_figures(kept, images)
-    assert pages.stale_figures(kept, images) == []
-    assert "\ncontune experiment fig-k2-digits optim.epochs=7\n" in pages.results_page(kept, images)
+    assert tables.stale_figures(kept, images) == [images / "shorter.png"]
+    tables.draw_figures(kept, images)
+    assert tables.stale_figures(kept, images) == []
+    assert "\ncontune experiment fig-k2-digits optim.epochs=7\n" in tables.results_page(kept, images)
     path = kept / "shorter" / "supcon-seed0.json"
     result = json.loads(path.read_text())
     result["measures"][0]["top1"] = 12.5
     path.write_text(json.dumps(result))
-    pages.read_saved.cache_clear()
-    assert pages.stale_figures(kept, images) == [images / "shorter.png"]
-    assert "12.50" in pages.results_page(kept, images)
+    tables.read_saved.cache_clear()
+    assert tables.stale_figures(kept, images) == [images / "shorter.png"]
+    assert "12.50" in tables.results_page(kept, images)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_inside_the_repository_point_somewhere(name: str, pages: Any) -> None:
+def test_links_inside_the_repository_point_somewhere(name: str, tables: Any) -> None:
     document = ROOT / name
     for target in re.findall(r"\]\(([^)]+)\)", document.read_text()):
         path, _, heading = target.partition("#")
@@ -111,16 +111,11 @@ def test_links_inside_the_repository_point_somewhere(name: str, pages: Any) -> N
             there = document.parent / path if path else document
             assert there.exists(), f"{name} links to {target}"
             lines = there.read_text().splitlines() if heading else []
-            found = [pages.slug(line.lstrip("# ")) for line in lines if line.startswith("#")]
+            found = [tables.slug(line.lstrip("# ")) for line in lines if line.startswith("#")]
             assert not heading or heading in found, f"{name} links to {target}"
 
 
-def test_the_readme_is_short_and_plain() -> None:
-    assert len(README.splitlines()) <= 170
-    assert ODD_WORDS.findall(README) == []
-
-
-def test_the_picture_of_the_loss_follows_lemma_2(table: Any) -> None:
+def test_the_picture_of_the_loss_follows_lemma_2(tables: Any) -> None:
     drawings = importlib.import_module("drawings")
     s, k1, k2, tau = 0.7, 4000.0, 3.0, 0.1
     others = 3 * (exp(0.5 / tau) + k1 * exp(-0.5))

@@ -90,22 +90,21 @@ def analyze(
 
     `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
-    from contune.gradients.analyze import K1_VALUES, K2_VALUES, analyze_run
-    from contune.gradients.drawing import TABLE, check_place, headline, rows, write_analysis
+    from contune import gradients
     from contune.run import RunFolder
 
     folder = out or run
-    check_place(folder, run)
-    found = analyze_run(
+    gradients.check_place(folder, run)
+    found = gradients.analyze_run(
         RunFolder(run),
         overrides or [],
-        k1_values=parse(k1, tuple[float, ...], "--k1") or K1_VALUES,
-        k2_values=parse(k2, tuple[float, ...], "--k2") or K2_VALUES,
+        k1_values=parse(k1, tuple[float, ...], "--k1") or gradients.K1_VALUES,
+        k2_values=parse(k2, tuple[float, ...], "--k2") or gradients.K2_VALUES,
         num_batches=batches,
     )
-    write_analysis(folder, found)
-    say(f"{headline(found)}\n")
-    show_table(TABLE, rows(found), numbers=TABLE[1:])
+    gradients.write_analysis(folder, found)
+    say(f"{gradients.headline(found)}\n")
+    show_table(gradients.COLUMNS, gradients.rows(found), numbers=gradients.COLUMNS[1:])
     say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")
 

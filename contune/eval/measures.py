@@ -17,8 +17,6 @@ class Measure:
     """For tables in the terminal; tells the two linear probes apart."""
     protocol: str
     """A template; `protocol.format(k=20, ...)` is the text that result.json holds."""
-    baseline: str | None
-    """The key of the same measure on raw pixels."""
     meaning: str
     """One line for people who do not know the measure."""
 
@@ -31,19 +29,18 @@ _TRAINED = "the classifier trained with the encoder, cross-entropy, last epoch"
 _LOGISTIC = "logistic regression on {} (standardised, no augmentation, L-BFGS, weight penalty {{weight_penalty:g}})"
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
-_PIXELS, _PIXELS_KNN = "pixels-linear-fast", "pixels-knn"
 _ROWS = (
-    ("linear", "Linear probe", "linear probe, the paper's", _SGD, _PIXELS,
+    ("linear", "Linear probe", "linear probe, the paper's", _SGD,
      "a linear classifier trained on the frozen encoder, on augmented images"),
-    ("linear-fast", "Linear probe", "linear probe, fast", _LOGISTIC.format("cached frozen features"), _PIXELS,
+    ("linear-fast", "Linear probe", "linear probe, fast", _LOGISTIC.format("cached frozen features"),
      "a linear classifier trained on the frozen encoder’s features"),
-    ("classifier", "Classifier", "classifier", _TRAINED, _PIXELS,
+    ("classifier", "Classifier", "classifier", _TRAINED,
      "the classifier that was trained together with the encoder"),
-    ("knn", "Nearest neighbours", "kNN", _KNN.format("frozen features"), _PIXELS_KNN,
+    ("knn", "Nearest neighbours", "kNN", _KNN.format("frozen features"),
      "a vote of the most similar training images; nothing is trained"),
-    (_PIXELS, "Raw pixels, linear", "raw pixels, linear", _LOGISTIC.format("raw pixels"), None,
+    ("pixels-linear-fast", "Raw pixels, linear", "raw pixels, linear", _LOGISTIC.format("raw pixels"),
      "the fast linear probe on pixels instead of features"),
-    (_PIXELS_KNN, "Raw pixels, neighbours", "raw pixels, kNN", _KNN.format("raw pixels"), None,
+    ("pixels-knn", "Raw pixels, neighbours", "raw pixels, kNN", _KNN.format("raw pixels"),
      "the neighbours’ vote on pixels instead of features"),
 )  # fmt: skip
 

@@ -7,19 +7,17 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-
-from contune.errors import UserError, unknown
+from contune.errors import UserError
 from contune.experiments import plan
-from contune.experiments.catalogue import EXPERIMENTS
+from contune.experiments.catalogue import EXPERIMENTS, find_experiment
 from contune.experiments.figures import make_figure
-from contune.experiments.plan import Experiment, Outcome, PlanRow
+from contune.experiments.plan import Experiment, Outcome
 from contune.experiments.tables import Table, make_table
 from contune.files import write_atomic
-from contune.report.style import STYLE, save_figure
+from contune.report.style import save_figure
 from contune.train.signals import Stopped
 
 
@@ -31,12 +29,6 @@ class Drawn:
     table: Table
     outcomes: list[Outcome]
     num_saved: int = 0
-
-
-def find_experiment(name: str) -> Experiment:
-    if name not in EXPERIMENTS:
-        raise unknown("experiment", name, EXPERIMENTS)
-    return replace(EXPERIMENTS[name], name=name)
 
 
 def run_experiment(
@@ -56,53 +48,43 @@ def run_experiment(
     save_to: copies new results there, one file per run. draw_only: runs nothing, and shows all seeds that there are,
     with the changes of the experiment.json in `source` if none are given.
     """
-    experiment = find_experiment(name)
-    about = (plan.read_about(source) or plan.read_about(source / name)) if source is not None else None
-    if draw_only and not changes and about is not None and about[0] == name:
-        changes = about[1]
-    experiment = experiment.changed(changes)
+    sources = [] if source is None else with_neighbors(source)
+    about = plan.read_about(source) or plan.read_about(source / name) if source is not None else None
+    if draw_only and not changes and about is not None and about["experiment"] == name:
+        changes = about["overrides"]
+    experiment = find_experiment(name, changes)
     folder = out or plan.default_folder(experiment)
-    known = plan.match(experiment, plan.read_results(source)) if source is not None else {}
+    errors, absent, stop = dict[str, str](), dict[str, str](), None
     if draw_only:
         plan.check_folder(folder, experiment)
-        outcomes = finished(experiment, plan.collect(experiment, folder, seeds=seeds, known=known))
+    else:
+        seeds = range(experiment.num_seeds) if seeds is None else seeds
+        known = plan.read_results(*sources, folder)
+        try:
+            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
+        except (KeyboardInterrupt, Stopped) as error:
+            stop = error
+    results = plan.read_results(*sources, folder)
+    outcomes = plan.collect(experiment, results, seeds=seeds, errors=errors, absent=absent)
+    if draw_only:
+        outcomes = finished(experiment, outcomes)
         if not any(outcome.results for outcome in outcomes):
             raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
         plan.write_about(folder, experiment)
-    else:
-        seeds = range(experiment.num_seeds) if seeds is None else seeds
-        try:
-            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
-        except (KeyboardInterrupt, Stopped):
-            write_drawing(experiment, plan.collect(experiment, folder, seeds=seeds, known=known), folder)
-            raise
-        outcomes = plan.collect(experiment, folder, seeds=seeds, known=known, errors=errors, absent=absent)
-    table = write_drawing(experiment, outcomes, folder)
-    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, known)
+    table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
+    write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
+    save_figure(figure, folder / "figure")
+    if stop is not None:
+        raise stop
+    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, folder)
     return Drawn(folder=folder, table=table, outcomes=outcomes, num_saved=num_saved)
 
 
-def write_drawing(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path) -> Table:
-    """Writes table.md, figure.png and figure.svg."""
-    table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
-    with matplotlib.rc_context(STYLE):
-        save_figure(figure, folder / "figure")
-    write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
-    return table
-
-
-def saved_folders(results: Path) -> list[Path]:
-    """The folders in results/ that hold an experiment, in the order of the catalogue."""
-    found = {path: about[0] for path in sorted(results.glob("*/")) if (about := plan.read_about(path)) is not None}
-    return sorted(found, key=lambda path: list(EXPERIMENTS).index(found[path]))
-
-
-def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
-    """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
-    name, changes = plan.read_about(folder) or (folder.name, [])
-    experiment = find_experiment(name).changed(changes)
-    outcomes = plan.collect(experiment, folder, known=plan.match(experiment, plan.read_results(folder)))
-    return experiment, finished(experiment, outcomes)
+def with_neighbors(folder: Path) -> list[Path]:
+    """A folder with an experiment.json lacks the runs that its neighbors in results/ hold, so these are read too."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
+    return [folder] if plan.read_about(folder) is None else [folder, folder.resolve().parent]
 
 
 def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -110,5 +92,4 @@ def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcom
     return [each for each in outcomes if each.results or each.failures or experiment.layout in ("k1", "k2")]
 
 
-__all__ = ["EXPERIMENTS", "Drawn", "Experiment", "Outcome", "PlanRow", "find_experiment", "read_saved"]
-__all__ += ["run_experiment", "saved_folders", "write_drawing"]
+__all__ = ["EXPERIMENTS", "Experiment", "Outcome", "find_experiment", "run_experiment"]

@@ -5,21 +5,22 @@ here. Batch sizes there count views. For embedding sizes and augmentations the a
 use that of the encoders, 128, which goes with the learning rate that it gives.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from contune.errors import unknown
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
 from contune.recipes.paper import PAPER as PAPERS
 from contune.recipes.paper import SOLO_LEARN, TABLE_1, TABLE_3, reported
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
-METHODS = {"cross-entropy": CROSS_ENTROPY, "supcon": SUPCON, "tcl": TCL}
-RECIPE_SUFFIXES = {CROSS_ENTROPY: "-ce", SUPCON: "-supcon"}
+RECIPES = {CROSS_ENTROPY: "ce", TCL: "tcl", "TCL auto": "tcl"}
+"""The recipes that methods start from; all others start from SupCon's."""
 WHERE = "add data.path=FOLDER"
 SIMAUGMENT = ("optim.batch_images=64", "optim.lr=0.1", "augment.policy=simaugment-supervised")
 K1_5000 = ("method.k1=5000",)
+AUTO = ("method.k1=auto", "method.k2=auto")
 RESNET34 = ("model.encoder=resnet34", "optim.batch_images=64", "optim.lr=0.1")
 UNPRINTED = "The paper draws these numbers and does not print them. In its figure TCL is above SupCon throughout."
 FIGURE_3_BATCH = (
@@ -43,22 +44,15 @@ IN_100_EPOCHS_NOTE = (
 
 
 def _row(
-    data: str,
-    method: str,
-    at: str = "",
-    *overrides: str,
-    paper: float | None = None,
-    suffix: str = "",
+    data: str, method: str, at: str = "", *overrides: str, paper: float | None = None, suffix: str = ""
 ) -> PlanRow:
     """A method on a data set; `at` is its place in tables and figures with two directions.
 
     suffix: of the recipe's name, `-250` for 250 epochs. paper: the paper's top-1 %.
     """
-    title = f"{method}, {at}" if at else method
     return PlanRow(
-        title=title,
-        recipe=f"{data}{RECIPE_SUFFIXES.get(method, '-tcl')}{suffix}",
-        name=re.sub("[ ,=:]+", "-", title.lower()),
+        title=f"{method}, {at}" if at else method,
+        recipe=f"{data}-{RECIPES.get(method.partition(',')[0], 'supcon')}{suffix}",
         overrides=overrides,
         method=method,
         at=at,
@@ -67,8 +61,9 @@ def _row(
 
 
 def _table1(table: Mapping[str, Mapping[str, float]], suffix: str = "") -> tuple[PlanRow, ...]:
+    methods = {"cross-entropy": CROSS_ENTROPY, "supcon": SUPCON, "tcl": TCL}
     return tuple(
-        _row(data, METHODS[name], TITLES[data], paper=top1, suffix=suffix)
+        _row(data, methods[name], TITLES[data], paper=top1, suffix=suffix)
         for data, numbers in table.items()
         for name, top1 in numbers.items()
     )
@@ -88,6 +83,15 @@ def _k1(data: str, *values: int) -> list[PlanRow]:
     return [_row(data, TCL, f"k1 = {k1}", f"method.k1={k1}") for k1 in values]
 
 
+def _k2(data: str, k1: int, papers: Mapping[int, float] | None = None) -> tuple[PlanRow, ...]:
+    """SupCon, and TCL with k2 = 1 and 3."""
+    rows = [
+        _row(data, TCL, f"k1 = {k1}, k2 = {k2}", f"method.k1={k1}", f"method.k2={k2}", paper=(papers or {}).get(k2))
+        for k2 in (1, 3)
+    ]
+    return _row(data, SUPCON), *rows
+
+
 def _sweep(setting: str, summary: str, rows: Sequence[PlanRow], *notes: str) -> Experiment:
     """SupCon and TCL at several values of a setting."""
     title = f"SupCon and TCL by {setting}, CIFAR-100"
@@ -103,44 +107,30 @@ def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> t
         numbers = {"paper": reported(PAPERS, name, data), "solo-learn": reported(SOLO_LEARN, name, data)}
         known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in numbers.items() if top1 is not None}
         own = (overrides or {}).get(name, ())
-        rows.append(PlanRow(title=row.title, recipe=f"{data}-{name}", name=name, overrides=own, reported=known))
-    recipe, untrained = f"{data}-simclr", ("optim.epochs=0",)
-    random = PlanRow(title="Random encoder", recipe=recipe, name="random", overrides=untrained, is_baseline=True)
-    return (*rows, random)
+        rows.append(PlanRow(title=row.title, recipe=f"{data}-{name}", overrides=own, reported=known))
+    untrained = ("optim.epochs=0",)
+    return *rows, PlanRow(title="Random encoder", recipe=f"{data}-simclr", overrides=untrained, is_baseline=True)
 
 
 def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
     """TCL with its automatic and with constant k1 and k2, and the losses that a reviewer asks for."""
-    rows = {
-        SUPCON: ("supcon", ()),
-        TCL: ("tcl", ()),
-        "TCL auto": ("tcl", ("method.k1=auto", "method.k2=auto")),
-        "SINCERE": ("supcon", ("method.name=sincere",)),
-        "ε-SupInfoNCE": ("supcon", ("method.name=eps-supinfonce",)),
-        "DCL": ("supcon", ("method.name=dcl",)),
-    }
-    return tuple(
-        PlanRow(
-            title=f"TCL, {constant}" if method == TCL else method,
-            recipe=f"{data}-{recipe}",
-            name=method.lower().replace(" ", "-").replace("ε", "eps"),
-            overrides=overrides,
-            method=method,
-        )
-        for method, (recipe, overrides) in rows.items()
+    rivals = {"SINCERE": "sincere", "ε-SupInfoNCE": "eps-supinfonce", "DCL": "dcl"}
+    return (
+        _row(data, SUPCON),
+        _row(data, TCL, constant),
+        _row(data, "TCL auto", "", *AUTO),
+        *(_row(data, method, "", f"method.name={name}") for method, name in rivals.items()),
     )
 
 
 def _robustness() -> tuple[PlanRow, ...]:
     """TCL with automatic and constant k1 on digits, where batch size or epochs are not those that k1 was chosen for."""
-    losses = {"TCL, k1 = 5000": K1_5000, TCL: ("method.k1=500",), "TCL auto": ("method.k1=auto", "method.k2=auto")}
-    places: dict[str, tuple[str, ...]] = {
-        f"batch size: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)
-    }
-    places |= {f"epochs: {n}": (f"optim.epochs={n}",) for n in (5, 10, 20, 40)}
+    losses = {"TCL, k1 = 5000": K1_5000, TCL: ("method.k1=500",), "TCL auto": AUTO}
+    places = {f"batch size: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
+    epochs = {f"epochs: {n}": (f"optim.epochs={n}",) for n in (5, 10, 20, 40)}
     return tuple(
         _row("digits", method, place, *settings, *loss)
-        for place, settings in places.items()
+        for place, settings in (*places.items(), *epochs.items())
         for method, loss in losses.items()
     )
 
@@ -240,11 +230,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fig-k2": Experiment(
         title="Effect of k2 when k1 is too large, CIFAR-100",
         summary="Figure 3c, d: gradients from negatives at k1 = 50000 with k2 = 1 and 3; CIFAR-100, ResNet-50.",
-        rows=(
-            _row("cifar100", SUPCON),
-            _row("cifar100", TCL, "k1 = 50000, k2 = 1", "method.k1=50000", "method.k2=1", paper=71.8),
-            _row("cifar100", TCL, "k1 = 50000, k2 = 3", "method.k1=50000", "method.k2=3", paper=76.2),
-        ),
+        rows=_k2("cifar100", 50000, {1: 71.8, 3: 76.2}),
         overrides=_batch(128, lr=0.1),
         layout="k2",
         notes=(FIGURE_3_BATCH,),
@@ -252,11 +238,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fig-k2-digits": Experiment(
         title="Effect of k2 when k1 is too large, handwritten digits",
         summary="Figure 3c, d, small: gradients from negatives at k1 = 5000 with k2 = 1 and 3; a CPU, two minutes.",
-        rows=(
-            _row("digits", SUPCON),
-            _row("digits", TCL, "k1 = 5000, k2 = 1", "method.k1=5000", "method.k2=1"),
-            _row("digits", TCL, "k1 = 5000, k2 = 3", "method.k1=5000", "method.k2=3"),
-        ),
+        rows=_k2("digits", 5000),
         layout="k2",
     ),
     "ci": Experiment(
@@ -291,7 +273,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
     ),
     "robustness-digits": Experiment(
-        title="TCL auto and constant k1: batch sizes and epochs, handwritten digits",
+        title="Automatic and constant k1 by batch size and epochs, handwritten digits",
         summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",
         rows=_robustness(),
         layout="sweep",
@@ -300,14 +282,14 @@ EXPERIMENTS: dict[str, Experiment] = {
         title="Two or three views, SimCLR or TCL, CIFAR-100",
         summary=f"TCL without labels and SimCLR, each with two and three views, and k2 = 1; 200 epochs; {WHERE}.",
         rows=tuple(
-            PlanRow(title=title, recipe=f"cifar100-{recipe}", name=name, overrides=(f"augment.views={views}", *more))
-            for title, recipe, name, views, more in (
-                ("TCL, 3 views", "tcl-ssl", "tcl-3", 3, ()),
-                ("TCL, 2 views", "tcl-ssl", "tcl-2", 2, ()),
-                ("TCL, 3 views, k2 = 1", "tcl-ssl", "tcl-k2-1", 3, ("method.k2=1",)),
-                ("TCL, 3 views, k1 = 5000", "tcl-ssl", "tcl-k1-5000", 3, K1_5000),
-                ("SimCLR, 3 views", "simclr", "simclr-3", 3, ()),
-                ("SimCLR, 2 views", "simclr", "simclr-2", 2, ()),
+            PlanRow(title=title, recipe=f"cifar100-{recipe}", overrides=(f"augment.views={views}", *more))
+            for title, recipe, views, more in (
+                ("TCL, 3 views", "tcl-ssl", 3, ()),
+                ("TCL, 2 views", "tcl-ssl", 2, ()),
+                ("TCL, 3 views, k2 = 1", "tcl-ssl", 3, ("method.k2=1",)),
+                ("TCL, 3 views, k1 = 5000", "tcl-ssl", 3, K1_5000),
+                ("SimCLR, 3 views", "simclr", 3, ()),
+                ("SimCLR, 2 views", "simclr", 2, ()),
             )
         ),
         overrides=("optim.epochs=200",),
@@ -320,7 +302,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             PlanRow(
                 title=f"{ssl.ROWS[name].title}, {dim}",
                 recipe=f"cifar100-{name}",
-                name=f"{name}-{dim}",
                 overrides=(f"method.projector_dim={dim}",),
                 reported={PAPER: top1},
             )
@@ -354,3 +335,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=(*_ssl("digits"), replace(_ssl("digits")[-1], title="Raw pixels", pixels=True)),
     ),
 }
+
+
+def find_experiment(name: str, changes: Sequence[str] = ()) -> Experiment:
+    """An experiment by its name, with KEY=VALUE changed for all runs."""
+    if name not in EXPERIMENTS:
+        raise unknown("experiment", name, EXPERIMENTS)
+    return replace(EXPERIMENTS[name], name=name).changed(changes)

@@ -5,7 +5,6 @@ Every accuracy has its 95 % interval: a thick bar over runs, a thin one for the 
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import nan
 from typing import Any
 
 import matplotlib
@@ -18,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
 from contune.experiments.tables import GRADIENTS, by_place, compared
-from contune.report import wilson_interval
+from contune.report.statistics import wilson_interval
 from contune.report.style import INK, LINE, MUTED, STYLE, MethodStyle, method_style, quiet
 
 WIDTH = 8.2
@@ -50,8 +49,9 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         for source, value in each.row.reported.items():
             _mark(axes, value, y, sources[source], filled=False)
         if not each.collapsed():  # far to the left of everything of interest
-            _accuracy_mark(axes, each, y - 0.12, style, LINEAR)
-            _accuracy_mark(axes, each, y + 0.2, style._replace(marker="|"), KNN)
+            for column, shift, marker in ((LINEAR, -0.12, style.marker), (KNN, 0.2, "|")):
+                if (spread := each.accuracy(column)) is not None:
+                    _mark(axes, spread.mean, y + shift, style._replace(marker=marker), **_bar(each, column))
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     ours = [_handle(MethodStyle(*kind)) for kind in (("linear probe", INK, "o"), ("kNN", INK, "|"))]
@@ -66,7 +66,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
             if (method, place) in cells:
-                _marks(axes, cells[method, place], y, y + 0.25)
+                _marks(axes, cells[method, place], y, y + 0.25, method_style(method))
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -75,11 +75,11 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
 
 
 def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
-    """Accuracy over the values of a setting, a line per method; a panel per setting if places are called `S: VALUE`."""
+    """Accuracy over the values of a setting, a line per method. Places called `SETTING: VALUE` get a panel each."""
     cells, methods, every = by_place(outcomes)
     settings = list(dict.fromkeys(place.rpartition(": ")[0] for place in every))
-    figure, panels = _panels(max(1, len(settings)), 3.8)
-    for axes, setting in zip(panels, settings, strict=False):
+    figure, panels = _panels(len(settings), 3.8)
+    for axes, setting in zip(panels, settings, strict=True):
         places = [place for place in every if place.rpartition(": ")[0] == setting]
         for number, method in enumerate(methods):
             offset, points = 0.06 * (number - (len(methods) - 1) / 2), []
@@ -87,7 +87,7 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 if (method, place) in cells:
                     each = cells[method, place]
                     points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
-                    _marks(axes, each, x + offset, x + 2.5 * offset, vertical=True)
+                    _marks(axes, each, x + offset, x + 2.5 * offset, method_style(method), vertical=True)
             if len(places) > 2 and points:  # two values are a comparison, not a trend
                 color = method_style(method).color
                 axes.plot(*zip(*points, strict=True), color=color, linewidth=1.4, alpha=0.8, zorder=1)
@@ -104,9 +104,9 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """Every run a tick, the mean with its interval, and the differences in a second panel."""
     figure, (runs, differences) = _panels(2, 1.5 + 0.55 * len(outcomes))
     for y, each in enumerate(outcomes):
-        style, seeds = method_style(each.row.method), [top1 for runs in each.by_seed().values() for top1 in runs]
+        style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores()]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
-        _marks(runs, each, y, y - 0.25)
+        _marks(runs, each, y, y - 0.25, style)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
     names: list[str] = []
@@ -114,8 +114,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         style = method_style(upper.row.method)
         for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
             if (found := upper.difference(lower, column)) is not None:
-                ends = found.mean - (found.half or 0.0), found.mean + (found.half or 0.0)
-                _mark(differences, found.mean, len(names), style, ends)
+                _mark(differences, found.mean, len(names), style, xerr=found.half or 0.0, elinewidth=THICK)
             names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
     differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
     _name_rows(differences, names)
@@ -140,9 +139,8 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
     for each, shade in zip(tuned, shades, strict=True):
         own, on_same_batches = each.curve(key), each.curve(f"supcon_{key}")
         if own is not None and on_same_batches is not None:
-            ratios = [100 * (a / b - 1) if b else nan for a, b in zip(own[1], on_same_batches[1], strict=True)]
             panels["runs"].plot(*own, linewidth=1.8, color=shade)
-            panels["relative"].plot(own[0], ratios, linewidth=1.8, color=shade)
+            panels["relative"].plot(own[0], 100 * (own[1] / on_same_batches[1] - 1), linewidth=1.8, color=shade)
         style = MethodStyle(f"{TCL}, {parameter} = {_value(each):,g}", matplotlib.colors.to_hex(shade), "o")
         handles.append(_handle(style, line="-"))
         _marks(panels["accuracy"], each, _value(each), _value(each), style, vertical=True)
@@ -192,44 +190,33 @@ def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, num, squeeze=False)[0])
 
 
-def _mark(
-    axes: Axes,
-    value: float,
-    place: float,
-    style: MethodStyle,
-    ends: tuple[float, float] | None = None,
-    *,
-    width: float = THICK,
-    filled: bool = True,
-    vertical: bool = False,
-) -> None:
-    """A value on the axis of accuracies, x unless vertical, with a bar from end to end."""
-    low, high = ends or (value, value)
-    error: dict[str, Any] = {"yerr" if vertical else "xerr": [[max(0.0, value - low)], [max(0.0, high - value)]]}
+def _mark(axes: Axes, x: float, y: float, style: MethodStyle, *, filled: bool = True, **bar: Any) -> None:
+    """A mark; `bar` is its interval, as matplotlib's errorbar takes it."""
     face = style.color if filled else "none"
-    x, y = (place, value) if vertical else (value, place)
-    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, elinewidth=width, zorder=3 + filled, **error)
+    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, zorder=3 + filled, **bar)
 
 
-def _accuracy_mark(
-    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
-) -> None:
-    """With the interval over runs, or that of the images of one run; nothing if there is no result."""
-    if (spread := outcome.accuracy(column)) is not None:
-        mean, half = spread
-        images = wilson_interval(mean, outcome.scores(column)[0][1]["num_images"])
-        ends, width = (images, THIN) if half is None else ((mean - half, mean + half), THICK)
-        _mark(axes, mean, place, style, ends, width=width, vertical=vertical)
+def _bar(outcome: Outcome, column: str, error: str = "xerr") -> dict[str, Any]:
+    """The interval over runs, or that of the images of one run; `yerr` in figures with vertical accuracies."""
+    spread = outcome.accuracy(column)
+    assert spread is not None
+    if spread.half is not None:
+        return {error: spread.half, "elinewidth": THICK}
+    low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
+    return {error: [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]], "elinewidth": THIN}
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle | None = None, *, vertical: bool = False
+    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle, *, vertical: bool = False
 ) -> None:
-    """Our accuracy at `place`; the paper's, if it has one, as an open mark `at`."""
-    style = style or method_style(outcome.row.method)
-    _accuracy_mark(axes, outcome, place, style, vertical=vertical)
+    """Our top-1 at `place` and the paper's as an open mark `at`, as far as there are any."""
+    if (spread := outcome.accuracy()) is not None and vertical:
+        _mark(axes, place, spread.mean, style, **_bar(outcome, TOP1, "yerr"))
+    elif spread is not None:
+        _mark(axes, spread.mean, place, style, **_bar(outcome, TOP1))
     if PAPER in outcome.row.reported:
-        _mark(axes, outcome.row.reported[PAPER], at, style, filled=False, vertical=vertical)
+        x, y = outcome.row.reported[PAPER], at
+        _mark(axes, *((y, x) if vertical else (x, y)), style, filled=False)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:

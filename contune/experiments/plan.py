@@ -1,20 +1,21 @@
 """What an experiment is, which of its runs exist, and how the missing ones are run.
 
-An experiment is a list of rows. A row is a recipe with some settings changed, run once per seed. Finished runs come
-from the experiment's own folder, which has one run folder per row and seed, and from any folder of result files, such
-as results/. Result files are matched to rows by their settings.
+An experiment is a list of rows. A row is a recipe with some settings changed, run once per seed. `read_results` finds
+finished runs below any folder: run folders, and result files such as those in results/. `collect` matches them to rows
+by their settings.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from contune.config import MACHINE_SETTINGS, Config
 from contune.errors import UserError
@@ -22,8 +23,7 @@ from contune.eval.measures import TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
-from contune.report.statistics import PairedDifference, Spread, paired, welch
-from contune.run import RunFolder
+from contune.report.statistics import Spread, paired, welch
 from contune.settings import split_assignment
 from contune.train.many import Job, run_many
 from contune.train.monitors import COLLAPSED_RANK
@@ -33,13 +33,15 @@ Result = dict[str, Any]
 """The content of a result.json."""
 Runs = dict[int, list[Result]]
 """Finished runs of one setting, by seed."""
-Known = Mapping[str, Runs]
-"""Finished runs from outside the experiment's folder, by the name of a row."""
+Results = Mapping[str, Runs]
+"""All finished runs, by the fingerprint of their settings."""
 PAPER = "paper"
 """Whose number a row of the paper's own tables is compared with."""
 CROSS_ENTROPY, SUPCON, TCL = "Cross-entropy", "SupCon", "TCL"
 ABOUT = "experiment.json"
 """In an experiment's folder: its name and the settings that were changed."""
+PLACES = ("data.path", "data.classes")
+"""Settings that say where the data is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,6 @@ class PlanRow:
 
     title: str
     recipe: str
-    name: str
-    """Its run folders are called NAME-seedN. Rows with the same name share their runs."""
     overrides: tuple[str, ...] = ()
     """KEY=VALUE that define the row. Nothing overrides them."""
     method: str = ""
@@ -63,13 +63,18 @@ class PlanRow:
     """Top-1 % that others report, by whom."""
 
     def run_name(self, seed: int) -> str:
-        return f"{self.name}-seed{seed}"
+        """Of its run folder: `tcl-k1-4000-seed0`."""
+        return re.sub("[^a-z0-9.]+", "-", f"{self.title} seed{seed}".lower().replace("ε", "eps"))
 
     def config(self, overrides: Iterable[str], seed: int) -> Config:
         config = find_recipe(self.recipe)()
         # A list of classes belongs to ImageNet-100, also in a table with several data sets.
         fitting = [text for text in overrides if config.data.name == "imagenet100" or _key(text) != "data.classes"]
         return config.override([*fitting, *self.overrides, f"run.seed={seed}"])
+
+    def runs(self, results: Results, overrides: Iterable[str]) -> Runs:
+        """The finished runs that have the settings of this row."""
+        return results.get(self.config(overrides, seed=0).fingerprint("run.seed", *PLACES), {})
 
 
 def _key(assignment: str) -> str:
@@ -92,8 +97,8 @@ class Experiment:
     num_seeds: int = 1
     notes: tuple[str, ...] = ()
     """Sentences under the table, after those made from the results."""
-    setting: str = ""
-    """In a sweep, what is varied."""
+    setting: str = "data"
+    """What differs from place to place, in tables with two directions."""
 
     def changed(self, changes: Iterable[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
@@ -121,16 +126,20 @@ class Experiment:
                 notes.append("The paper's numbers are for other settings and are left out.")
         return replace(self, rows=tuple(rows), overrides=overrides, changes=changes, notes=tuple(notes))
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """What its experiment.json says: the name, and the changes that a result depends on."""
+        return {"experiment": self.name, "overrides": computed_settings(self.changes)}
+
 
 def computed_settings(overrides: Iterable[str]) -> list[str]:
     """Those that change what is computed, not where and how."""
-    pairs = [split_assignment(text) for text in overrides]
-    return [f"{k}={v}" for k, v in pairs if k not in (*MACHINE_SETTINGS, "data.path", "data.classes")]
+    return sorted(text for text in overrides if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
 
 
 def default_folder(experiment: Experiment) -> Path:
     """runs/experiments/NAME; with changed settings NAME-HASH."""
-    computed = " ".join(sorted(computed_settings(experiment.changes)))
+    computed = " ".join(computed_settings(experiment.changes))
     suffix = f"-{hashlib.sha256(computed.encode()).hexdigest()[:8]}" if computed else ""
     return Path("runs") / "experiments" / f"{experiment.name}{suffix}"
 
@@ -156,25 +165,25 @@ class Outcome:
         """The results of a row that is about features; raw pixels are not trained."""
         return () if self.row.pixels else self.results
 
-    def scores(self, column: str) -> list[tuple[Result, dict[str, Any]]]:
-        """Raw pixels are the same for every seed, and count once."""
+    def scores(self, column: str = TOP1) -> list[dict[str, Any]]:
+        """What was measured of each run, with its seed. Raw pixels are the same for every seed, and count once."""
         results = self.results[:1] if self.row.pixels else self.results
-        found = [(result, judged_by(result, column, pixels=self.row.pixels)) for result in results]
-        return [(result, score) for result, score in found if score is not None]
+        found = [(result["seed"], judged_by(result, column, pixels=self.row.pixels)) for result in results]
+        return [score | {"seed": seed} for seed, score in found if score is not None]
 
     def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:
         """Top-1 % of all runs."""
         found: dict[int, list[float]] = {}
-        for result, score in self.scores(column):
-            found.setdefault(int(result["seed"]), []).append(float(score["top1"]))
+        for score in self.scores(column):
+            found.setdefault(score["seed"], []).append(score["top1"])
         return found
 
     def accuracy(self, column: str = TOP1) -> Spread | None:
         """Top-1 %, the mean over runs with its interval."""
-        values = [value for runs in self.by_seed(column).values() for value in runs]
+        values = [score["top1"] for score in self.scores(column)]
         return Spread.of(values) if values else None
 
-    def difference(self, other: "Outcome", column: str = TOP1) -> PairedDifference | None:
+    def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
         """This row minus the other, paired over the seeds that both have.
 
         If a row has several runs of a seed, they cannot be paired: all runs count, with Welch's interval.
@@ -188,14 +197,16 @@ class Outcome:
             return welch(a, b)
         return paired([mean(mine[seed]) for seed in seeds], [mean(theirs[seed]) for seed in seeds])
 
-    def curve(self, key: str) -> tuple[list[float], list[float]] | None:
+    def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
         """Epochs and what training logged then, the mean over seeds; None if no run logged it."""
         kept = [result["curves"] for result in self.results if key in result.get("curves", {})]
-        if not kept:
-            return None
-        epochs = kept[0]["epoch"]
-        alike = [[nan if v is None else v for v in each[key]] for each in kept if each["epoch"] == epochs]
-        return epochs, [mean(values) for values in zip(*alike, strict=True)]
+        alike = [each[key] for each in kept if each["epoch"] == kept[0]["epoch"]]
+        return (np.array(kept[0]["epoch"]), np.array(alike, dtype=float).mean(axis=0)) if kept else None
+
+    def mean_logged(self, key: str) -> float | None:
+        """The mean of a curve over training."""
+        found = self.curve(key)
+        return None if found is None else float(np.nanmean(found[1]))
 
     def collapsed(self) -> list[Result]:
         """Runs whose features ended in almost one direction."""
@@ -204,113 +215,94 @@ class Outcome:
     def remark(self) -> str:
         """What a reader of its numbers has to know, in a few words."""
         num = len(self.results) + len(self.failures) + self.num_missing
-        missing = "no data" if self.absent else "not run yet"
-        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), missing: self.num_missing}
+        counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), "not run yet": self.num_missing}
         return ", ".join(
             word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
         )
 
     def problems(self) -> list[str]:
         """Collapsed and failed runs, one sentence each."""
-        ranks = {result["seed"]: result["last_logged"]["effective_rank"] for result in self.collapsed()}
-        collapsed = [f"seed {seed}: collapsed to an effective rank of {rank:.2f}." for seed, rank in ranks.items()]
+        ranks = [(result["seed"], result["last_logged"]["effective_rank"]) for result in self.collapsed()]
+        collapsed = [f"seed {seed}: collapsed to an effective rank of {rank:.2f}." for seed, rank in ranks]
         return [f"{self.row.title}, {problem}" for problem in (*collapsed, *self.failures)]
 
 
 def protocols_differ(outcomes: Iterable[Outcome]) -> bool:
     """Whether top-1 is by another protocol for some, such as the classifier of cross-entropy."""
-    return len({score["protocol"] for each in outcomes for _, score in each.scores(TOP1)}) > 1
+    return len({score["protocol"] for each in outcomes for score in each.scores()}) > 1
 
 
 def collect(
     experiment: Experiment,
-    folder: Path,
+    results: Results,
     *,
     seeds: Sequence[int] | None = None,
-    known: Known | None = None,
-    errors: Mapping[Path, str] | None = None,
+    errors: Mapping[str, str] | None = None,
     absent: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
-    """The outcome of every row, from an experiment's folder and from `known`.
+    """The outcome of every row.
 
-    seeds: those of the experiment; None: all that there are. errors: why runs failed, by folder. absent: why data sets
-    cannot be opened, by name.
+    seeds: those of the experiment; None: all that there are. errors: why runs failed, by the fingerprint of their
+    settings. absent: why data sets cannot be opened, by name.
     """
     outcomes = []
     for row in experiment.rows:
-        elsewhere = (known or {}).get(row.name, {})
-        results, failures = [], []
-        here = [path.name.removeprefix(f"{row.name}-seed") for path in folder.glob(f"{row.name}-seed*/")]
-        found = sorted({*elsewhere, *(int(text) for text in here if text.isdigit())})
-        wanted = found if seeds is None else seeds
-        missing = 0 if wanted else 1
-        for seed in wanted:
-            run = RunFolder(folder / row.run_name(seed))
-            runs, error = elsewhere.get(seed, []), (errors or {}).get(run.path)
-            if not runs and error is None:
-                try:
-                    run.check(row.config(experiment.overrides, seed))
-                    runs = [result] if (result := run.result()) is not None else []
-                except UserError as reason:
-                    error = str(reason)
-            if error is not None:
-                failures.append(f"seed {seed}: {error.rstrip('.')}.")
-            results += runs
-            missing += not runs and error is None
-        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if missing else ""
-        outcomes.append(Outcome(row, tuple(results), tuple(failures), missing, no_data))
+        runs = row.runs(results, experiment.overrides)
+        wanted = sorted(runs) if seeds is None else seeds
+        configs = {seed: row.config(experiment.overrides, seed) for seed in wanted if seed not in runs}
+        reasons = {seed: (errors or {}).get(config.fingerprint()) for seed, config in configs.items()}
+        failures = [f"seed {seed}: {reason.rstrip('.')}." for seed, reason in reasons.items() if reason]
+        num_missing = len(reasons) - len(failures) if wanted else 1
+        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if num_missing else ""
+        found = [result for seed in wanted for result in runs.get(seed, ())]
+        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing, no_data))
     return outcomes
 
 
 def run_missing(
-    experiment: Experiment, folder: Path, seeds: Sequence[int], known: Known, parallel: int | None
-) -> tuple[dict[Path, str], dict[str, str]]:
-    """Runs what has not finished yet, seed by seed. Returns the errors by folder and the absent data sets by name.
+    experiment: Experiment, folder: Path, seeds: Sequence[int], results: Results, parallel: int | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Runs what has not finished yet, seed by seed. Returns `errors` and `absent` of `collect`.
 
-    Rows whose data set is not on this disk are left out. If that is all of them, it is an error.
+    Rows with the same settings share their runs. Rows whose data set is not on this disk are left out. If there is
+    nothing else, it is an error.
     """
-    jobs: dict[Path, Job] = {}
+    jobs: dict[str, Job] = {}
+    known = [row.runs(results, experiment.overrides) for row in experiment.rows]
     for seed in seeds:
-        for row in experiment.rows:
-            if seed not in known.get(row.name, {}):
+        for row, runs in zip(experiment.rows, known, strict=True):
+            if seed not in runs:
                 path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
-                jobs.setdefault(path, Job(config, path, f"{row.title}, seed {seed}", train_and_report))
-    finished = {path for path in jobs if RunFolder(path).result_file.exists()}
-    data = {job.config.data.name: job.config.data for path, job in jobs.items() if path not in finished}
+                jobs.setdefault(config.fingerprint(), Job(config, path, f"{row.title}, seed {seed}", train_and_report))
     absent: dict[str, str] = {}
-    for name, settings in data.items():
+    for name, settings in {job.config.data.name: job.config.data for job in jobs.values()}.items():
         try:
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
-    possible = [job for path, job in jobs.items() if path in finished or job.config.data.name not in absent]
-    if absent and not possible and not known:
+    possible = [job for job in jobs.values() if job.config.data.name not in absent]
+    if absent and not possible and not any(known):
         raise UserError(next(iter(absent.values())))
     check_folder(folder, experiment)
     write_about(folder, experiment)
-    results = run_many(possible, parallel)
-    errors = {job.folder: result["error"] for job, result in zip(possible, results, strict=True) if "error" in result}
-    return errors, absent
+    done = zip(possible, run_many(possible, parallel), strict=True)
+    return {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}, absent
 
 
 # Result files: one JSON file per run, anywhere below a folder.
 
 
-def read_results(folder: Path) -> dict[str, Runs]:
-    """All results below a folder, by their settings and seed: saved ones, one file per run, and those of run folders.
+def read_results(*folders: Path) -> dict[str, Runs]:
+    """All results below these folders: saved ones, one file per run, and those of run folders.
 
-    Every finished run counts, except for a copy or a repeat with exactly the same accuracies. A folder with an
-    experiment.json lacks the runs that its neighbors in results/ hold, so these are read too.
+    Every finished run counts, except for a copy or a repeat with exactly the same accuracies.
     """
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
     found: dict[str, Runs] = {}
-    places = [folder, folder.resolve().parent] if (folder / ABOUT).exists() else [folder]
-    for path in (path for place in places for path in sorted(place.rglob("*.json"))):
+    for path in (path for folder in folders for path in sorted(folder.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
             if {"config", "measures", "seed", "epochs"} <= content.keys():
-                key = _anywhere(Config.from_dict(content["config"])).fingerprint()
+                key = Config.from_dict(content["config"]).fingerprint("run.seed", *PLACES)
                 runs = found.setdefault(key, {}).setdefault(int(content["seed"]), [])
                 if all(_accuracies(run) != _accuracies(content) for run in runs):
                     runs.append(content | {"file": str(path)})
@@ -323,59 +315,37 @@ def _accuracies(result: Result) -> dict[str, float]:
     return {score["name"]: round(score["top1"], 3) for score in result["measures"]}
 
 
-def match(experiment: Experiment, results: Mapping[str, Runs]) -> dict[str, Runs]:
-    """The results of each row: those that have its settings, by seed."""
-    keys = {row.name: _anywhere(row.config(experiment.overrides, seed=0)).fingerprint() for row in experiment.rows}
-    return {name: dict(sorted(results[key].items())) for name, key in keys.items() if key in results}
-
-
-def _anywhere(config: Config) -> Config:
-    """What is computed, whatever the seed and wherever the data is."""
-    same = deepcopy(config)
-    same.run.seed, same.data.path, same.data.classes = 0, None, None
-    return same
-
-
 # The folder of an experiment: its file experiment.json, and the results that are saved to one.
 
 
-def read_about(folder: Path) -> tuple[str, list[str]] | None:
+def read_about(folder: Path) -> dict[str, Any] | None:
     """The experiment of a folder and its changed settings; None if the folder does not say."""
-    try:
-        content = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        return str(content["experiment"]), [str(text) for text in content["overrides"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    path = folder / ABOUT
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def write_about(folder: Path, experiment: Experiment) -> None:
-    content = {"experiment": experiment.name, "overrides": computed_settings(experiment.changes)}
     make_parent(folder / ABOUT)
-    write_atomic(folder / ABOUT, json.dumps(content, indent=2) + "\n")
+    write_atomic(folder / ABOUT, json.dumps(experiment.about, indent=2) + "\n")
 
 
 def check_folder(folder: Path, experiment: Experiment) -> None:
     """An experiment may be drawn in a new or empty folder and in its own."""
-    if (about := read_about(folder)) is not None:
-        if (about[0], sorted(about[1])) != (experiment.name, sorted(computed_settings(experiment.changes))):
-            raise UserError(f"{folder} holds the experiment {' '.join([about[0], *about[1]])}; use another --out")
-    else:
-        runs = {path.parent.name.rstrip("0123456789") for path in folder.glob("*/config.json")}
-        if runs.isdisjoint(f"{row.name}-seed" for row in experiment.rows):
-            check_new_folder(folder, "run of this experiment")
+    about = read_about(folder)
+    if about is None:
+        check_new_folder(folder, "run of this experiment")
+    elif about != experiment.about:
+        held = " ".join([about["experiment"], *about["overrides"]])
+        raise UserError(f"{folder} holds the experiment {held}; use another --out")
 
 
-def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, known: Known | None = None) -> int:
-    """Writes one file per run, except for those in `known`. Returns how many it wrote."""
+def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> int:
+    """Copies the results of the run folders in `source`, one file per run. Returns how many there are."""
     write_about(folder, experiment)
-    new = {
-        outcome.row.run_name(int(result["seed"])): result
-        for outcome in outcomes
-        for result in outcome.results
-        if int(result["seed"]) not in (known or {}).get(outcome.row.name, {})
-    }
+    found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
+    new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
     for name, result in new.items():
-        text = json.dumps(result, indent=1)
+        text = json.dumps({key: value for key, value in result.items() if key != "file"}, indent=1)
         # A curve on one line.
         text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
         write_atomic(folder / f"{name}.json", f"{text}\n")

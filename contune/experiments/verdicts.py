@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
-from math import nan, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -20,8 +20,8 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.eval.measures import LINEAR, TOP1
 from contune.experiments import plan
-from contune.experiments.catalogue import EXPERIMENTS
-from contune.experiments.plan import Experiment, Outcome, Runs
+from contune.experiments.catalogue import find_experiment
+from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import Spread
 
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not reproduced", "open"
@@ -75,12 +75,6 @@ class Finding:
     minutes: float
     """Of one H200, for the runs that are missing."""
 
-    @property
-    def sentence(self) -> str:
-        differs = f" Ours: {self.claim.differs}." if self.claim.differs else ""
-        verdict = "partly reproduced" if self.verdict == PARTLY else self.verdict
-        return f"**{verdict.capitalize()}:** {self.claim.text} {self.number[0].upper()}{self.number[1:]}.{differs}"
-
 
 # Tests
 
@@ -91,26 +85,26 @@ def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread | None, list[float]]
     Of several pairs: the interval over the pairs. If they share their second row, all runs of the first rows together
     are compared with it. Of fewer than three runs: at least the interval over the test images.
     """
-    uppers, lowers = list(rows[::2]), list(rows[1::2])
-    means = [_mean(upper, column) - _mean(lower, column) for upper, lower in zip(uppers, lowers, strict=True)]
-    if len(uppers) > 1 and len({each.row.title for each in lowers}) == 1:
-        uppers = [replace(uppers[0], results=tuple(result for each in uppers for result in each.results))]
-    found = [upper.difference(lower, column) for upper, lower in zip(uppers, lowers, strict=False)]
-    spreads = [Spread(each.mean, each.half) for each in found if each is not None]
-    total = Spread.of([each.mean for each in spreads]) if len(spreads) > 1 else spreads[0] if spreads else None
-    if total is not None and len(spreads) == 1 and min(len(uppers[0].results), len(lowers[0].results)) < FEW:
-        total = Spread(total.mean, max(total.half or 0.0, _of_images([uppers[0], lowers[0]], column)))
-    return total, means
+    pairs = list(zip(rows[::2], rows[1::2], strict=True))
+    means = [each.mean for each in _differences(pairs, column)]
+    if len(pairs) > 1 and len({lower.row.title for _, lower in pairs}) == 1:
+        together = tuple(result for upper, _ in pairs for result in upper.results)
+        pairs = [(replace(rows[0], results=together), rows[1])]
+    found = _differences(pairs, column)
+    if len(found) > 1:
+        return Spread.of(means), means
+    if found and min(len(each.results) for each in pairs[0]) < FEW:
+        return Spread(found[0].mean, max(found[0].half or 0.0, _of_images(pairs[0], column))), means
+    return found[0] if found else None, means
 
 
-def _mean(outcome: Outcome, column: str) -> float:
-    found = outcome.accuracy(column)
-    return nan if found is None else found.mean
+def _differences(pairs: Sequence[tuple[Outcome, Outcome]], column: str) -> list[Spread]:
+    return [found for upper, lower in pairs if (found := upper.difference(lower, column)) is not None]
 
 
 def _of_images(rows: Rows, column: str) -> float:
     """Half of the 95 % interval of one run of each row, as samples of the test images."""
-    scores = [each.scores(column)[0][1] for each in rows]
+    scores = [each.scores(column)[0] for each in rows]
     return 1.96 * sqrt(sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores))
 
 
@@ -132,7 +126,7 @@ def above(claim: Claim, rows: Rows) -> Decided:
             return OPEN, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
-        texts.append(f"{signed(total)}{'' if texts else ' points'} by {_measure(rows, column)}")
+        texts.append(f"{total.signed}{'' if texts else ' points'} by {_measure(rows, column)}")
     return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, "; ".join(texts)
 
 
@@ -143,19 +137,16 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
         return OPEN, "no seeds in common"
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, f"{signed(total)} points by {_measure(rows)}"
+    return verdict, f"{total.signed} points by {_measure(rows)}"
 
 
 def same_engine(claim: Claim, rows: Rows) -> Decided:
     """Runs with torch's batch norm (engines graph and eager) and with contune's differ by at most 0.3 points."""
-    is_torchs = [result["config"]["run"]["engine"] in ("graph", "eager") for result in rows[0].results]
-    torchs, ours = (
-        replace(
-            rows[0], results=tuple(r for r, it_is in zip(rows[0].results, is_torchs, strict=True) if it_is == wanted)
-        )
-        for wanted in (True, False)
-    )
-    return similar(claim, [ours, torchs], margin=0.3) if torchs.results and ours.results else (OPEN, "one engine")
+    torchs = [result for result in rows[0].results if result["config"]["run"]["engine"] in ("graph", "eager")]
+    ours = [result for result in rows[0].results if result not in torchs]
+    if not torchs or not ours:
+        return OPEN, "one engine"
+    return similar(claim, [replace(rows[0], results=tuple(each)) for each in (ours, torchs)], margin=0.3)
 
 
 def reaches(claim: Claim, rows: Rows) -> Decided:
@@ -175,7 +166,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     if first is None or second is None:
         return OPEN, "no seeds in common"
     total = Spread(first.mean - second.mean, sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2))
-    return judge(total), f"{signed(total)} points by {_measure(rows)}"
+    return judge(total), f"{total.signed} points by {_measure(rows)}"
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
@@ -197,10 +188,10 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
     """A mean gradient in percent of SupCon's on the same batches rises from row to row and ends between the bounds."""
     values = []
     for each in rows:
-        own, supcon = each.curve(key), each.curve(f"supcon_{key}")
+        own, supcon = each.mean_logged(key), each.mean_logged(f"supcon_{key}")
         if own is None or supcon is None:
             return OPEN, "the runs did not log gradients"
-        values.append(100 * mean(v for v in own[1] if v == v) / mean(v for v in supcon[1] if v == v))
+        values.append(100 * own / supcon)
     rises = all(a < b for a, b in pairwise(values))
     ends = low <= values[-1] <= high
     verdict = REPRODUCED if rises and ends else PARTLY if (rises and len(values) > 1) or values[-1] > values[0] else NOT
@@ -209,7 +200,7 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
 
 def holds(claim: Claim, rows: Rows) -> Decided:
     """Theorem 1 holds for all positives; partly for most."""
-    shares = [mean(v for v in found[1] if v == v) for each in rows if (found := each.curve("theorem1_share"))]
+    shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
         return OPEN, "the runs did not log gradients"
     share = 100 * mean(shares)
@@ -217,13 +208,8 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
-    names = dict.fromkeys(MEASURES[score["name"]] for each in rows for _, score in each.scores(column))
+    names = dict.fromkeys(MEASURES[score["name"]] for each in rows for score in each.scores(column))
     return "each method's own measure" if len(names) > 1 else next(iter(names))
-
-
-def signed(spread: Spread) -> str:
-    half = "" if spread.half is None else f" ± {spread.half:.2f}"
-    return f"{spread.mean:+.2f}{half}".replace("-", "−")
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
@@ -242,35 +228,35 @@ def read_claims(folder: Path) -> list[Claim]:
     return [Claim(**row) for row in tomllib.loads(path.read_text(encoding="utf-8"))["claim"]]
 
 
-def find_all(claims: Iterable[Claim], results: Mapping[str, Runs]) -> list[Finding]:
+def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
     """A finding for each claim, from results as `plan.read_results` reads them."""
 
     @cache
     def outcomes_of(experiment: str) -> tuple[Experiment, dict[str, Outcome]]:
         name, *changes = experiment.split()
-        planned = EXPERIMENTS[name].changed(changes)
-        found = plan.collect(planned, Path(), known=plan.match(planned, results))
-        return planned, {each.row.title: each for each in found}
+        planned = find_experiment(name, changes)
+        return planned, {each.row.title: each for each in plan.collect(planned, results)}
 
     findings = []
     for claim in claims:
-        rows = []
+        rows, minutes = {}, 0.0
         for text in claim.rows:
             title, _, other = text.partition(" @ ")
             planned, by_title = outcomes_of(other or claim.experiment)
-            rows.append(by_title[title])
-        unique = dict(zip(claim.rows, rows, strict=True)).values()
-        missing = [each for each in unique for _ in range(claim.seeds - len(each.by_seed(claim.columns[0])))]
+            num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
+            minutes += (
+                0 if text in rows else num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
+            )
+            rows[text] = by_title[title]
         verdict, number = OPEN, NOT_RUN
-        if all(each.results for each in rows):
-            verdict, number = TESTS[claim.test](claim, rows, **claim.options)
-            number = f"{number} ({_seeds(list(unique))})"
+        if all(each.results for each in rows.values()):
+            verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
+            number = f"{number} ({_seeds(list(rows.values()))})"
         files = {
             f"{claim.experiment.split()[0]}, {each.row.title}": tuple(Path(result["file"]) for result in each.results)
-            for each in unique
+            for each in rows.values()
             if each.results
         }
-        minutes = sum(gpu_minutes(each.row.config(planned.overrides, 0)) for each in missing)
         findings.append(Finding(claim, verdict, number, files, minutes))
     return findings
 

@@ -1,17 +1,16 @@
 """`contune report`: the report of one run again, or several runs compared on one page."""
 
-import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from contune.config import MACHINE_SETTINGS
-from contune.console import plural, progress, say
+from contune.config import MACHINE_SETTINGS, Config
+from contune.console import plural, progress
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
@@ -21,10 +20,11 @@ from contune.models.saved import load_classifier
 from contune.report import page as html
 from contune.report import plots
 from contune.report.page import escape, missing, section, table
-from contune.report.statistics import PairedDifference, Spread, paired
-from contune.report.style import PAGE_COLORS, MethodStyle, method_style
+from contune.report.statistics import Spread, paired
+from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
-from contune.train.log import METRICS, downsampled, read_metrics
+from contune.settings import as_text
+from contune.train.log import read_metrics
 from contune.train.setup import open_setup
 
 COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
@@ -33,8 +33,6 @@ HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
 MOST_NAMED, MOST_ROWS = 5, 30
 """Settings in a title, and rows in the table of differences."""
-PALETTE = [MethodStyle("", f"#0201{place:02x}", "o") for place in range(10)]
-"""For rows that share a method. The colors are placeholders for the page's own."""
 DASHES = ((), (5, 2), (1.5, 1.5), (6, 2, 1.5, 2))
 
 
@@ -44,30 +42,24 @@ class ComparedRun:
 
     name: str
     """The path as the person gave it."""
-    config: dict[str, dict[str, Any]]
+    config: Config
     result: dict[str, Any] | None
     """None until the run has finished."""
     metrics: list[dict[str, float]]
 
     @property
     def seed(self) -> int:
-        return int(self.config["run"]["seed"])
+        return self.config.run.seed
 
     @property
     def method(self) -> MethodStyle:
-        return method_style(self.config["method"]["name"])
+        return method_style(self.config.method.name)
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """By dotted key, without those of the machine."""
-        flat = {f"{part}.{name}": value for part, values in self.config.items() for name, value in values.items()}
-        return {key: value for key, value in flat.items() if key not in MACHINE_SETTINGS}
-
-    @property
-    def data(self) -> tuple[str, str]:
-        """What the data is called, and what tells it from other data."""
-        name, path = self.config["data"]["name"], self.config["data"]["path"]
-        return html.data_title(name, path), str(path) if name == "images" and path else name
+    def data(self) -> str:
+        """What tells the data from other data: its name, or the path of one's own images."""
+        data = self.config.data
+        return str(data.path) if data.name == "images" else data.name
 
     def score(self, column: str) -> dict[str, Any] | None:
         """The measure that a column shows of this run; None if it was not measured."""
@@ -75,8 +67,8 @@ class ComparedRun:
 
     def state(self) -> str:
         """How far it is; empty for a finished run."""
-        done = self.metrics[-1].get("epoch", 0.0) if self.metrics else 0.0
-        return "" if self.result else f", not finished: {done:.1f} of {self.config['optim']['epochs']} epochs"
+        done = self.metrics[-1]["epoch"] if self.metrics else 0.0
+        return "" if self.result else f", not finished: {done:.1f} of {self.config.optim.epochs} epochs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,99 +76,88 @@ class Group:
     """Runs with the same settings, one per seed."""
 
     title: str
-    runs: tuple[ComparedRun, ...]
-    repeated: tuple[ComparedRun, ...] = ()
-    """Runs of a seed that is there already; they do not count."""
+    runs: list[ComparedRun]
 
     def accuracy(self, column: str) -> Spread | None:
         """Over seeds; None if no run was measured."""
         scores = [score["top1"] for run in self.runs if (score := run.score(column)) is not None]
         return Spread.of(scores) if scores else None
 
-    def difference(self, other: "Group", column: str) -> PairedDifference | None:
+    def difference(self, other: "Group", column: str) -> Spread | None:
         """Over the seeds that both have and that were measured alike; None if there are none.
 
         A method that trains a classifier is judged by it, and may be compared with the probe of one that does not.
         """
-        theirs, found = {run.seed: run for run in other.runs}, []
-        for run, partner in ((run, theirs[run.seed]) for run in self.runs if run.seed in theirs):
-            a, b = run.score(column), partner.score(column)
-            if a is None or b is None or (run.data[1], a["split"]) != (partner.data[1], b["split"]):
+        pairs = []
+        for one, two in product(self.runs, other.runs):
+            a, b = one.score(column), two.score(column)
+            if a is None or b is None or one.seed != two.seed:
                 continue
-            own = column == TOP1 and (a["name"] == "classifier") != (b["name"] == "classifier")
-            if own or a["protocol"] == b["protocol"]:
-                found.append((a["top1"], b["top1"]))
-        return paired(*zip(*found, strict=True)) if found else None
+            same_images = (one.data, a["split"]) == (two.data, b["split"])
+            if same_images and (a["protocol"] == b["protocol"] or "classifier" in (a["name"], b["name"])):
+                pairs.append((a["top1"], b["top1"]))
+        return paired(*zip(*pairs, strict=True)) if pairs else None
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
-    """Runs that differ only in the seed are one group, in the order of their first run."""
-    together: dict[str, list[ComparedRun]] = {}
+    """Runs that differ only in the seed are one group, in the order of their first run. A repeat does not count."""
+    groups: dict[str, dict[int, ComparedRun]] = {}
     for run in runs:
-        key = json.dumps({key: value for key, value in run.settings.items() if key != "run.seed"}, sort_keys=True)
-        together.setdefault(key, []).append(run)
-    groups = []
-    for title, members in zip(titles([each[0] for each in together.values()]), together.values(), strict=True):
-        by_seed: dict[int, ComparedRun] = {}
-        for run in sorted(members, key=lambda run: run.result is None):  # finished ones count first
-            by_seed.setdefault(run.seed, run)
-        counted = tuple(by_seed[seed] for seed in sorted(by_seed))
-        groups.append(Group(title, counted, tuple(run for run in members if run not in counted)))
-    return groups
+        by_seed = groups.setdefault(run.config.fingerprint("run.seed"), {})
+        if run.seed not in by_seed or by_seed[run.seed].result is None:
+            by_seed[run.seed] = run
+    members = [[by_seed[seed] for seed in sorted(by_seed)] for by_seed in groups.values()]
+    return list(map(Group, titles([each[0] for each in members]), members))
 
 
 def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
-    several = len({run.data[0] for run in runs}) > 1
-    starts = [f"{run.method.title} on {run.data[0]}" if several else run.method.title for run in runs]
+    several = len({run.data for run in runs}) > 1
+    starts = [f"{run.method.title} on {html.data_title(run.data)}" if several else run.method.title for run in runs]
     named: list[list[str]] = [[] for _ in runs]
     for key, values in different_settings(runs).items():
-        among = [run.data[1] for run in runs] if key.startswith(HELD_EQUAL) else starts
-        texts = [html.setting_text(value) for value in values]
-        if key not in NOT_IN_TITLES and len(set(zip(among, texts, strict=True))) > len(set(among)):
-            for row, text in zip(named, texts, strict=True):
-                row += [f"{key.removesuffix('.name').rpartition('.')[2]} {text}"] if text else []
-    for row in named:
-        row[MOST_NAMED:] = [plural(len(row) - MOST_NAMED, "more setting")] if len(row) > MOST_NAMED else []
-    found = [", ".join([start, *row]) for start, row in zip(starts, named, strict=True)]
+        among = [run.data for run in runs] if key.startswith(HELD_EQUAL) else starts
+        if key not in NOT_IN_TITLES and len(set(zip(among, values, strict=True))) > len(set(among)):
+            for row, value in zip(named, values, strict=True):
+                row += [f"{key.removesuffix('.name').rpartition('.')[2]} {value}"] if value else []
+    found = [", ".join([start, *row[:MOST_NAMED]]) for start, row in zip(starts, named, strict=True)]
     return [f"{name} ({run.name})" if found.count(name) > 1 else name for name, run in zip(found, runs, strict=True)]
 
 
-def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[Any]]:
-    """Settings in which runs differ with the value of each run, the method's first; None if a run has no such one."""
-    settings = [run.settings for run in runs]
-    known = dict.fromkeys(key for each in settings for key in each)
-    keys = sorted(known, key=lambda key: not key.startswith("method."))
-    values = {key: [each.get(key) for each in settings] for key in keys}
-    return {key: found for key, found in values.items() if any(value != found[0] for value in found)}
+def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
+    """Settings in which runs differ with the value of each run, the method's first; empty if a run has no such one."""
+    settings = [run.config.flat() for run in runs]
+    keys = dict.fromkeys(key for each in settings for key in each if key not in MACHINE_SETTINGS)
+    values = {
+        key: [as_text(each[key]) if key in each else "" for each in settings]
+        for key in sorted(keys, key=lambda key: not key.startswith("method."))
+    }
+    return {key: found for key, found in values.items() if len(set(found)) > 1}
 
 
 def columns_of(groups: Sequence[Group]) -> list[str]:
     """The columns of the table; the verdict is by the first that settings share."""
-    scores = [run.score(TOP1) for group in groups for run in group.runs]
-    any_classifier = any(score is not None and score["name"] == "classifier" for score in scores)
-    return [column for column in COLUMNS if column != TOP1 or any_classifier]
+    names = {score["name"] for group in groups for run in group.runs if (score := run.score(TOP1)) is not None}
+    return [column for column in COLUMNS if column != TOP1 or "classifier" in names]
 
 
 def verdict(groups: Sequence[Group]) -> str:
     """One sentence on the best two settings that were measured alike, or on the only one."""
     for column in columns_of(groups):
         by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
-        ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         if len(groups) == 1 and (spread := groups[0].accuracy(column)) is not None:
             return f"{by}, {groups[0].title} gets {spread} % right ({plural(len(groups[0].runs), 'seed')})."
+        ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         for best, other in combinations(ranked, 2):
             if (found := best.difference(other, column)) is None:
                 continue
             a, b = (best.title, other.title) if found.mean >= 0 else (other.title, best.title)
-            among = f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
-            size, seeds = f"{abs(found.mean):.2f}", plural(found.num, "seed")
-            if found.half is None or abs(found.mean) <= found.half:
-                points = (
-                    "points (1 seed)" if found.half is None else f"± {found.half:.2f} points (95 % interval, {seeds})"
-                )
-                return f"{by}, {a} and {b}{among} cannot be separated: they differ by {size} {points}."
-            return f"{by}, {a} beats {b}{among} by {size} ± {found.half:.2f} points (95 % interval, {seeds})."
+            b += f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
+            points, interval = found._replace(mean=abs(found.mean)), "" if found.half is None else "95 % interval, "
+            size = f"{points} points ({interval}{plural(found.num, 'seed')})"
+            if found.half is None or points.mean <= found.half:
+                return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
+            return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:
         return "No accuracy was measured yet."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
@@ -198,9 +179,9 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
 
 def comparison_page(groups: Sequence[Group]) -> str:
     """The whole page, from the run folders alone: neither data nor encoders are needed."""
-    runs = [run for group in groups for run in (*group.runs, *group.repeated)]
+    runs = [run for group in groups for run in group.runs]
     methods = ", ".join(dict.fromkeys(run.method.title for run in runs))
-    data = ", ".join(dict.fromkeys(run.data[0] for run in runs))
+    data = ", ".join(dict.fromkeys(html.data_title(run.data) for run in runs))
     num_unfinished = sum(run.result is None for run in runs)
     facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
     facts += [f"{num_unfinished} not finished"] if num_unfinished else []
@@ -211,11 +192,10 @@ def comparison_page(groups: Sequence[Group]) -> str:
         *([_differences(groups)] if len(groups) > 1 else []),
         _curves(groups),
     ]
-    different = different_settings([group.runs[0] for group in groups])
-    different.pop("run.seed", None)
     rows = [
-        (f"<code>{escape(key)}</code>", *(escape(html.setting_text(value)) or html.NOTHING for value in values))
-        for key, values in different.items()
+        (f"<code>{escape(key)}</code>", *(escape(value) or html.NOTHING for value in values))
+        for key, values in different_settings([group.runs[0] for group in groups]).items()
+        if key != "run.seed"
     ]
     shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
     shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
@@ -228,11 +208,11 @@ def _accuracies(groups: Sequence[Group]) -> str:
     (heads, plain), columns, protocols = accuracy_rows(groups), columns_of(groups), dict[str, None]()
     rows = []
     for group, (title, *cells) in zip(groups, plain, strict=True):
-        names = [f"{run.name}{run.state()}" for run in group.runs] + [f"{run.name}, repeated" for run in group.repeated]
-        rows.append((escape(title) + "".join(f"<small>{escape(name)}</small>" for name in names), *cells))
+        names = "".join(f"<small>{escape(run.name + run.state())}</small>" for run in group.runs)
+        rows.append((escape(title) + names, *cells))
         for run, score in ((run, run.score(column)) for column in columns for run in group.runs):
             if score is not None:
-                title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data[1]}"
+                title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data}"
                 protocols[f"<li>{escape(title)}: {escape(score['protocol'])}</li>"] = None
     lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
     if TOP1 in columns:
@@ -249,8 +229,7 @@ def _differences(groups: Sequence[Group]) -> str:
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
         for column in columns_of(groups):
             if (found := one.difference(other, column)) is not None:
-                points = str(found).replace("-", "−")
-                points = f"<b>{points}</b>" if found.p is not None and found.p < 0.05 else points
+                points = f"<b>{found.signed}</b>" if found.p is not None and found.p < 0.05 else found.signed
                 p = "–" if found.p is None else "&lt; 0.001" if found.p < 0.001 else f"{found.p:.3f}"
                 rows.append((title, COLUMNS[column], points, p, str(found.num)))
                 title = ""
@@ -268,28 +247,22 @@ def _differences(groups: Sequence[Group]) -> str:
 def _curves(groups: Sequence[Group]) -> str:
     """A line per run: each method in its color, or each row in one of its own if rows share a method."""
     by_method = len({group.runs[0].method for group in groups}) == len(groups)
-    logged, keys = [], []
-    colors = PAGE_COLORS | {style.color: f"var(--c{place})" for place, style in enumerate(PALETTE)}
+    palette, logged, keys = [MethodStyle("", color, "o") for color in PALETTE], [], []
     for place, group in enumerate(groups):
-        style = group.runs[0].method if by_method else PALETTE[place % len(PALETTE)]
-        dash = DASHES[(place + place // len(PALETTE)) % len(DASHES)]
+        style = group.runs[0].method if by_method else palette[place % len(palette)]
+        dash = DASHES[(place + place // len(palette)) % len(DASHES)]
         logged += [(run.metrics, style, dash) for run in group.runs]
-        color, gaps = colors.get(style.color, style.color), " ".join(map(str, dash)) or "none"
+        color, gaps = PAGE_COLORS.get(style.color, style.color), " ".join(map(str, dash)) or "none"
         line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
         svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'
         keys.append(f"<li>{svg}{escape(group.title)}</li>")
-    others = {plots.num_others(run.config) for group in groups for run in group.runs}
-    return plots.curves(logged, others, f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>', colors)
+    return plots.curves(logged, legend=f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>')
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, list[Group]]:
     """Write the report of one finished run again, or else the comparison of all runs, whose groups are returned."""
     folders = list({os.path.realpath(run.path): run for folder in folders for run in folder.runs()}.values())
-    runs = [ComparedRun(str(f.path), f.config().to_dict(), f.result(), read_metrics(f.path)) for f in folders]
-    for run in runs:
-        saved = (run.result or {}).get("curves", {}).get("loss")
-        if saved is not None and saved != downsampled(run.metrics, ["loss"]).get("loss"):
-            say(f"{METRICS} in {run.name} is not as the run left it; the page shows only the lines that can be read")
+    runs = [ComparedRun(str(each.path), each.config(), each.result(), read_metrics(each.path)) for each in folders]
     own = folders[0].report_file
     path = out or (own if len(runs) == 1 else Path("comparison.html"))
     if len(runs) > 1 or os.path.realpath(path) != os.path.realpath(own):
@@ -297,33 +270,32 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
             raise UserError(f"{path} is the report of another run; choose another file with --out")
         check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
     make_parent(path)
-    if len(runs) == 1 and (result := runs[0].result) is not None:
-        about: dict[str, Any] = {"config": runs[0].config, "metrics": runs[0].metrics, **_evaluated(folders[0])}
-        with atomic_file(path) as part:
-            html.write_report(part, result=result, **about)
-        return path, []
-    groups = grouped(runs)
-    write_atomic(path, comparison_page(groups))
-    return path, groups
-
-
-def _evaluated(folder: RunFolder) -> dict[str, Any]:
-    """The arguments of `write_report` about images: the evaluated split through the run's encoder and classifier."""
-    encoder = load_encoder(folder.path)
-    setup = open_setup(folder.config(), encoder.spec)
+    if len(runs) > 1 or runs[0].result is None:
+        groups = grouped(runs)
+        write_atomic(path, comparison_page(groups))
+        return path, groups
+    # The evaluated split through the run's encoder and classifier.
+    encoder = load_encoder(folders[0].path)
+    setup = open_setup(runs[0].config, encoder.spec)
     images, features_MD, classifier = setup.eval_set(), None, None
     if images is not None:
         loader, backbone = setup.loader(images, "images"), encoder.to(setup.device).backbone
         with progress("features", len(loader), unit="image") as advance:
             features_MD = extract_features(backbone, loader, setup.spec, autocast=setup.autocast, advance=advance).cpu()
         with suppress(UserError):  # evaluated without a linear probe, or without labels
-            classifier = load_classifier(folder.path)
-    return {
-        "class_names": setup.dataset.class_names,
-        "images": images,
-        "channels": setup.spec.channels,
-        "features_MD": features_MD,
-        "predicted_M": None if classifier is None or features_MD is None else classifier.predict(features_MD),
-        "predicted_by": "" if classifier is None else classifier.measure,
-        "skipped": setup.dataset.skipped,
-    }
+            classifier = load_classifier(folders[0].path)
+    with atomic_file(path) as part:
+        html.write_report(
+            part,
+            result=runs[0].result,
+            config=runs[0].config.to_dict(),
+            metrics=runs[0].metrics,
+            class_names=setup.dataset.class_names,
+            images=images,
+            channels=setup.spec.channels,
+            features_MD=features_MD,
+            predicted_M=None if classifier is None or features_MD is None else classifier.predict(features_MD),
+            predicted_by="" if classifier is None else classifier.measure,
+            skipped=setup.dataset.skipped,
+        )
+    return path, []

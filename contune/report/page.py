@@ -5,9 +5,9 @@ Whatever comes from outside (class names, paths, settings) goes through `escape`
 
 import base64
 import html
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +22,8 @@ from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, judged_by
-from contune.report import wilson_interval
+from contune.report.statistics import wilson_interval
+from contune.settings import as_text
 
 _GENERATOR = '<meta name="generator" content="contune {kind}">'
 NOTHING = '<span class="none">–</span>'
@@ -31,14 +32,15 @@ THUMBNAIL_SIDE = 128
 TINY_SIDE = 64
 """Images up to this side are shown pixel by pixel; larger ones are photos."""
 
-Kind = Literal["report", "comparison", "search", "gradients", "experiment"]
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+Kind = Literal["report", "comparison", "search", "gradients"]
 """What a page shows. A command overwrites only pages of its own kind."""
 
 
 def escape(value: object) -> str:
     """Text that is safe between tags and inside quotes. File names may contain bytes that are no text."""
-    shown = (c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in str(value))
-    return html.escape("".join(shown))
+    return html.escape(UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value)))
 
 
 def shorten(text: str, length: int) -> str:
@@ -85,11 +87,6 @@ def section(name: str, title: str, lead: str, *parts: str) -> str:
     )
 
 
-def folded(summary: str, content: str) -> str:
-    """Content that a click opens. Both are HTML."""
-    return f"<details>\n<summary>{summary}</summary>\n{content}\n</details>"
-
-
 def missing(why: str) -> str:
     """In place of a part that this run cannot have; `why` is HTML."""
     return f'<p class="missing">{why}</p>'
@@ -108,34 +105,20 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
     return "\n".join([*lines, "</table>"])
 
 
-def setting_text(value: Any) -> str:
-    """The value of a setting as `contune train` takes it; empty if it is not set."""
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
     """An <img>. `description` is its alternative text, already escaped."""
     x_CHW = images.decode(index, None, channels)
     picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
-    tiny = max(picture.size) <= TINY_SIDE
-    out = BytesIO()
-    if tiny:
-        picture.save(out, format="PNG", optimize=True)
-    else:  # a photo as PNG takes four times the space for no visible gain
-        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), Image.Resampling.LANCZOS)
-        picture.save(out, format="JPEG", quality=85)
-    kind, look = ("png", ' class="tiny"') if tiny else ("jpeg", "")
-    data = base64.b64encode(out.getvalue()).decode()
-    return f'<img{look} src="data:image/{kind};base64,{data}" alt="{description}">'
+    tiny, out = max(picture.size) <= TINY_SIDE, BytesIO()
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    picture.save(out, format="WEBP", lossless=tiny, quality=85)
+    look, data = ' class="tiny"' if tiny else "", base64.b64encode(out.getvalue()).decode()
+    return f'<img{look} src="data:image/webp;base64,{data}" alt="{description}">'
 
 
-def data_title(name: str, path: str | None) -> str:
-    """What people call the data: `images` says nothing about a person's own folder, but its name does."""
-    return Path(path).name or path if name == "images" and path else name
+def data_title(data: str) -> str:
+    """What people call the data: its name, or that of the folder of their own images."""
+    return Path(data).name or data
 
 
 def write_report(
@@ -161,42 +144,49 @@ def write_report(
     from contune.report import plots  # imports this module; matplotlib is slow to import
     from contune.report.style import method_style
 
-    data = data_title(result["data"], config["data"]["path"])
-    by_name = {measure["name"]: measure for measure in result["measures"]}
+    data = data_title(str(config["data"]["path"]) if result["data"] == "images" else result["data"])
+    style = method_style(result["method"])
+    labels_M = None if images is None or images.labels is None or images.labels.dim() == 2 else images.labels
     # The header: what was trained on what, and how good it is.
-    cards, first = [], None
-    for column in (LINEAR, CLASSIFIER, KNN):
-        measure = judged_by(result, column)
+    cards, first, note = [], None, ""
+    for column, raw in ((LINEAR, LINEAR), (CLASSIFIER, LINEAR), (KNN, KNN)):
+        measure, baseline = judged_by(result, column), judged_by(result, raw, pixels=True)
         if measure is None:
             continue
         first, about, pixels = first or measure, MEASURES[measure["name"]], ""
-        if about.baseline in by_name:
-            top1 = by_name[about.baseline]["top1"]
-            gain = f"{measure['top1'] - top1:+.1f}".replace("-", "−")
-            pixels = f'<p>raw pixels {top1:.1f}\u202f% <span class="gain">{gain} points</span></p>'
+        if baseline is not None:
+            gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
+            pixels = f'<p>raw pixels {baseline["top1"]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
 <p class="what">{about.title}</p>
 <p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
 {pixels}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
-    if images is not None and images.labels is not None and images.labels.dim() == 2:
-        images = replace(images, labels=None)  # classes and mistakes are of images with one label
-    split, labels_M, note = escape(result["split"]), None if images is None else images.labels, ""
-    if images is None or features_MD is None or not len(images):
-        why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
-        images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
-    else:
-        why = "No accuracy was measured." if labels_M is not None else "These images have no labels."
-        evaluated = plots.Evaluated(images, channels, class_names, features_MD, predicted_M, predicted_by)
-        images_parts = [plots.embedding_map(evaluated), plots.neighbors(evaluated)]
-        if labels_M is not None and first is not None:
-            images_parts.insert(0, plots.classes(evaluated, first))
     if first is not None:
         note = f"Accuracy on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
         if labels_M is not None:
             majority = 100 * int(labels_M.bincount().max()) / len(labels_M)
             note += f" The most frequent class has {majority:.1f}\u202f% of them."
+    # The evaluated images: classes, map and neighbors.
+    if images is None or features_MD is None:
+        split = escape(result["split"])
+        why = f"There is no {split} split. Hold some images out with <code>data.{split}_fraction=0.2</code>."
+        images_parts = [section("images", "Classes, map and neighbors", "", missing(why))]
+    else:
+        why = "No accuracy was measured." if images.labels is not None else "These images have no labels."
+        own_M = mistaken_M = np.full(len(images), "")
+        if labels_M is not None:
+            names_K = np.array(class_names)
+            own_M = names_K[labels_M]
+            if predicted_M is not None:
+                mistaken_M = np.where(predicted_M == labels_M, "", names_K[predicted_M])
+        images_parts = [
+            plots.embedding_map(images, features_MD, own_M, mistaken_M),
+            plots.neighbors(images, channels, features_MD, own_M, mistaken_M),
+        ]
+        if labels_M is not None and first is not None:
+            images_parts.insert(0, plots.classes(first, predicted_by, images, channels, own_M, mistaken_M))
     facts = [
         f"<strong>{escape(result['encoder'])}</strong> encoder",
         plural(int(result["epochs"]), "epoch"),
@@ -204,7 +194,6 @@ def write_report(
         f"seed {escape(result['seed'])}",
     ]
     shown = f'<ul class="cards">\n{chr(10).join(cards)}\n</ul>\n<p class="lead">{note}</p>' if cards else missing(why)
-    style = method_style(result["method"])
     parts = [header("training report", f"{escape(style.title)} <span>on</span> {escape(data)}", facts, shown)]
     if result["measures"]:
         rows: list[tuple[str, ...]] = []
@@ -221,37 +210,41 @@ def write_report(
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
         shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
-    parts += [plots.curves([(metrics, style, ())], [plots.num_others(config)]), *images_parts]
+    num_views = config["optim"]["batch_images"] * config["augment"]["views"]
+    num_others = num_views - 1 if result["method"] in ("tcl", "supcon", "simclr") else 0
+    parts += [plots.curves([(metrics, style, ())], num_others=num_others), *images_parts]
     if skipped:
         lead = f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED}."
         rows = [
             (f'<span title="{escape(name)}">{escape(shorten(name, 60))}</span>', escape(reason))
             for name, reason in skipped[:MOST_SKIPPED]
         ]
-        shown = folded(plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows))
-        parts.append(section("skipped", "Left out", lead, shown))
+        summary, shown = plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows)
+        folded = f"<details>\n<summary>{summary}</summary>\n{shown}\n</details>"
+        parts.append(section("skipped", "Left out", lead, folded))
     rows = []
     for part, values in config.items():
         for key, value in values.items():
-            text = escape(setting_text(value)).replace("/", "/<wbr>") or NOTHING
+            text = escape(as_text(value)).replace("/", "/<wbr>") or NOTHING
             rows.append((f"<code>{escape(part)}.{escape(key)}</code>", text))
-    shown = folded("All settings of the run", table("pairs", ("Setting", "Value"), rows))
+    shown = table("pairs", ("Setting", "Value"), rows)
+    folded = f"<details>\n<summary>All settings of the run</summary>\n{shown}\n</details>"
     rows = [
         ("Views per second", f"{result['views_per_second']:,.0f}"),
         ("Versions", escape(", ".join(map(" ".join, result["versions"].items())))),
         ("Revision", escape(result["git_revision"] or "an installed package, no checkout")),
         ("Finished", escape(result["finished"])),
     ]
-    parts.append(section("settings", "Settings and environment", "", shown, table("pairs", (), rows)))
+    parts.append(section("settings", "Settings and environment", "", folded, table("pairs", (), rows)))
     run = shlex.quote(str(path.parent)) if (path.parent / "config.json").exists() else "RUN"
-    commands = {
-        "Repeat this run": result.get("command", ""),
-        "Embed your images": f"contune embed {run} photos/ --out photos.parquet",
-        "Find similar images": f"contune search {run} photos.parquet query.jpg --out similar.html",
-        "Export the encoder": f"contune export {run} --to onnx",
-        "Compare with another run": f"contune report {run} OTHER_RUN",
-    }
-    rows = [(what, f"<code>{escape(command)}</code>") for what, command in commands.items() if command]
+    rows = [
+        ("Repeat this run", result.get("command", "")),
+        ("Embed your images", f"contune embed {run} photos/ --out photos.parquet"),
+        ("Find similar images", f"contune search {run} photos.parquet query.jpg --out similar.html"),
+        ("Export the encoder", f"contune export {run} --to onnx"),
+        ("Compare with another run", f"contune report {run} OTHER_RUN"),
+    ]
+    rows = [(what, f"<code>{escape(command)}</code>") for what, command in rows]
     parts.append(section("next", "Next steps", "", table("pairs", (), rows)))
     text = page("report", f"{style.title} on {data} · contune", "\n".join(parts))
     path.write_text(text, encoding="utf-8", newline="\n")

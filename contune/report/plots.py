@@ -1,17 +1,18 @@
 """What a report shows of the training and of the evaluated images, each part as HTML.
 
-Shapes: M images of the evaluated split, N of them on the map, Q queries, K classes, D features.
+`own_M` and `mistaken_M` are the names of classes: that of each evaluated image, and the one it was mistaken for. They
+are empty where there is none.
+
+Shapes: M images of the evaluated split, N of them on the map or points of a curve, P of one class, D features.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite, log
+from collections.abc import Mapping, Sequence
+from math import log
 from typing import Any
 
 import matplotlib
 import numpy as np
-import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -20,7 +21,8 @@ from torch import Tensor
 from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, table, thumbnail
-from contune.report.style import MUTED, PAGE_COLORS, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
+from contune.report.style import MUTED, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
+from contune.train.log import downsampled
 
 CURVE_POINTS = 400
 CURVES = {
@@ -39,16 +41,14 @@ CURVES = {
     "lr": ("Learning rate", "The schedule; in bold its highest value. No direction is better."),
     "views_per_second": ("Views per second", "The speed of training. Higher is better."),
 }
-"""Title and meaning of each metric, in the order of the page. Other metrics come before the learning rate."""
+"""Title and meaning of each metric, in the order of the page. Other metrics follow."""
 PERCENT = ("top1", "theorem1_share")
 """How the names of metrics end that are shares."""
 BAR_CLASSES, MOST_MISTAKES = 30, 3
-MAP_POINTS = 2000
-NAMED_CLASSES = 20
-NUM_COLORS = 10
+MAP_POINTS, NAMED_CLASSES, NUM_COLORS = 2000, 20, 10
 WIDTH, HEIGHT, MARGIN = 760, 600, 24
-FONT_SIZE = 26
-"""The largest that page.css gives to names on a map."""
+LETTER_WIDTH, LINE_HEIGHT = 18, 30
+"""Of names on a map, in the largest size that page.css gives them."""
 NUM_QUERIES, NUM_NEIGHBORS = 8, 6
 
 DASHED = (4.0, 2.0)
@@ -56,73 +56,33 @@ Logged = tuple[list[dict[str, float]], MethodStyle, tuple[float, ...]]
 """The metrics of a run, and how its curves are drawn: the style of its method, and dashes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """The evaluated images with their features and predictions."""
-
-    images: ImageSet
-    channels: int
-    class_names: tuple[str, ...]
-    features_MD: Tensor
-    predicted_M: Tensor | None
-    """Class numbers; None without labels or probe."""
-    predicted_by: str
-    """The measure that predicted them."""
-
-    def wrong(self) -> Tensor:
-        """bool (M,): misclassified."""
-        if self.images.labels is None or self.predicted_M is None:
-            return torch.zeros(len(self.images), dtype=torch.bool)
-        return self.images.labels != self.predicted_M
-
-    def classes_of(self, index: int) -> tuple[str, str]:
-        """The class of an image and the one it was mistaken for, each empty if there is none."""
-        if self.images.labels is None:
-            return "", ""
-        own = self.class_names[int(self.images.labels[index])]
-        predicted = own if self.predicted_M is None else self.class_names[int(self.predicted_M[index])]
-        return own, "" if predicted == own else predicted
-
-
-def evenly_spaced(num: int, most: int) -> Tensor:
-    """At most `most` positions out of `num`."""
-    return torch.arange(num) if num <= most else torch.arange(most) * num // most
-
-
-def num_others(config: Mapping[str, Mapping[str, Any]]) -> int:
-    """The views that the loss compares each view of a batch with; 0 for a loss that is no softmax over them."""
-    if config["method"]["name"] not in ("tcl", "supcon", "simclr"):
-        return 0
-    num_views = len(config["augment"]["per_view"]) or config["augment"]["views"]
-    return int(config["optim"]["batch_images"] * num_views - 1)
-
-
-def curves(
-    runs: Sequence[Logged], others: Collection[int], legend: str = "", colors: Mapping[str, str] = PAGE_COLORS
-) -> str:
-    """A drawing per metric. `others`: `num_others` of all runs; ln N is drawn if they agree."""
+def curves(runs: Sequence[Logged], *, num_others: int = 0, legend: str = "") -> str:
+    """A drawing per metric. `num_others`: the views that a softmax loss compares each view with; their ln is drawn."""
     hidden = {"step", "epoch"} if len(runs) == 1 else {"step", "epoch", "lr", "views_per_second"}
-    logged = [line for metrics, _, _ in runs for line in metrics]
-    names = {name for line in logged for name in line.keys() - hidden if not name.startswith("supcon_")}
-    axis = "epoch" if all("epoch" in line for line in logged) else "step"
-    levels, figures = set(others) - {0}, []
-    for name in (*[*CURVES][:-2], *sorted(names - CURVES.keys()), *[*CURVES][-2:]):
-        lines = [(logged_points(metrics, name, axis), style, dash) for metrics, style, dash in runs]
-        lines = [line for line in lines if len(line[0])]
-        if name not in names or not lines:
+    names = {name for metrics, _, _ in runs for line in metrics for name in line} - hidden
+    logged = [(downsampled(metrics, [*names], CURVE_POINTS), "", style, dash) for metrics, style, dash in runs]
+    if len(runs) == 1:  # SupCon's responses to the embeddings of this run
+        logged.append((logged[0][0], "supcon_", method_style("supcon"), DASHED))
+    figures = []
+    for name in dict.fromkeys((*CURVES, *sorted(names))):
+        lines = []
+        for points, prefix, style, dash in logged:
+            if any(value is not None for value in points.get(prefix + name, ())):
+                scale = 100 if name.endswith(PERCENT) else 1
+                xy_2N = np.array([points["epoch"], points[prefix + name]], dtype=float) * [[1], [scale]]
+                lines.append((xy_2N[:, np.isfinite(xy_2N[1])], style, dash))
+        if not lines or name.startswith("supcon_"):
             continue
-        (title, meaning), level, bold = CURVES.get(name, (name.replace("_", " ").capitalize(), "")), 0, ""
-        if name == "loss" and len(levels) == 1:
-            (level,) = levels
+        title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
+        level, bold = num_others if name == "loss" else 0, ""
+        if level:
             meaning += f" Dashed: ln {level:,}, SupCon’s loss if all {level:,} other views were equally similar."
-        ends = ", ".join(f"{style.title} {number(xy_N2[-1, 1])}" for xy_N2, style, _ in lines[:4])
         if len(runs) == 1:
-            y_N = lines[0][0][:, 1]
+            y_N = lines[0][0][1]
             bold = f" <b>{number(y_N.max() if name == 'lr' else y_N[-1])}</b>"
-            supcon_N2 = logged_points(runs[0][0], f"supcon_{name}", axis)  # on the embeddings of another method
-            lines += [(supcon_N2, method_style("supcon"), DASHED)] if len(supcon_N2) else []
-        svg = draw_curves(name, axis, lines, level, has_legend=len(lines) > len(runs))
-        svg = inline_svg(svg, f"{escape(title)} by {axis}; at the end {escape(ends)}", colors)
+        ends = ", ".join(f"{style.title} {number(xy_2N[1, -1])}" for xy_2N, style, _ in lines[:4])
+        svg = draw_curves(name, lines, level, has_legend=len(lines) > len(runs))
+        svg = inline_svg(svg, f"{escape(title)} by epoch; at the end {escape(ends)}")
         meaning = f'<p class="meaning">{meaning}</p>' if meaning else ""
         figures.append(f"<figure><figcaption>{escape(title)}{bold}</figcaption>{svg}{meaning}</figure>")
     if not figures:
@@ -131,32 +91,17 @@ def curves(
     return section("curves", "Training", lead, legend, '<div class="curves">', *figures, "</div>")
 
 
-def logged_points(metrics: list[dict[str, float]], name: str, axis: str) -> np.ndarray:
-    """(N, 2): the finite values of a metric over epochs or steps, shares in percent."""
-    scale = 100 if name.endswith(PERCENT) else 1
-    found = [(line[axis], scale * line[name]) for line in metrics if isfinite(line.get(name, np.nan))]
-    return np.array(found).reshape(-1, 2)
-
-
 def draw_curves(
-    name: str,
-    axis: str,
-    lines: Sequence[tuple[np.ndarray, MethodStyle, tuple[float, ...]]],
-    level: int,
-    *,
-    has_legend: bool,
+    name: str, lines: Sequence[tuple[np.ndarray, MethodStyle, tuple[float, ...]]], level: int, *, has_legend: bool
 ) -> str:
-    """An SVG document. Long curves are drawn as means of neighboring points."""
+    """The SVG document of a metric's (2, N) epochs and values, each with its style and dashes."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {name}"}):
         figure = Figure(figsize=(3.6, 2.1), layout="constrained")
         axes = figure.add_subplot()
         quiet(axes, grid="y")
-        for xy_N2, (title, color, marker), dash in lines:
-            num = len(xy_N2)
-            starts = np.arange(0, num, -(-num // CURVE_POINTS))
-            x_N, y_N = (np.add.reduceat(xy_N2, starts) / np.diff(np.append(starts, num))[:, None]).T
-            dots = 4.0 if num <= 12 else 0.0
-            axes.plot(x_N, y_N, color=color, linewidth=1.7, linestyle=(0, dash) if dash else "-", marker=marker,
+        for xy_2N, (title, color, marker), dash in lines:
+            dots = 4.0 if xy_2N.shape[1] <= 12 else 0.0
+            axes.plot(*xy_2N, color=color, linewidth=1.7, linestyle=(0, dash) if dash else "-", marker=marker,
                       markersize=dots, label=title)  # fmt: skip
         if level:
             axes.axhline(log(level), color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
@@ -164,7 +109,7 @@ def draw_curves(
                           textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip
         if has_legend:
             axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
-        axes.set_xlabel(axis)
+        axes.set_xlabel("epoch")
         axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
         axes.xaxis.set_major_formatter(number)
@@ -179,41 +124,45 @@ def number(value: float, _: float = 0) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def classes(evaluated: Evaluated, measure: Mapping[str, Any]) -> str:
+def classes(
+    measure: Mapping[str, Any],
+    predicted_by: str,
+    images: ImageSet,
+    channels: int,
+    own_M: np.ndarray,
+    mistaken_M: np.ndarray,
+) -> str:
     """Accuracy by class, the worst first, and what misclassified images were taken for, with an example."""
-    images, names, predicted_M = evaluated.images, evaluated.class_names, evaluated.predicted_M
-    assert images.labels is not None
     accuracy: dict[str, float] = measure["per_class"]
     lead = f"{MEASURES[measure['name']].title} (<code>{escape(measure['name'])}</code>), "
     lead += f"the worst {BAR_CLASSES} of {len(accuracy)}." if len(accuracy) > BAR_CLASSES else "the worst first."
-    if predicted_M is None:
-        lead += " Mistakes need a linear probe; <code>eval.linear=none</code> turned it off."
+    if predicted_by:
+        num_wrong = np.count_nonzero(mistaken_M != "")
+        lead += f" The {MEASURES[predicted_by].title.lower()} misclassified {num_wrong:,} of {len(images):,} images."
     else:
-        predictor, num_wrong = MEASURES[evaluated.predicted_by].title.lower(), int(evaluated.wrong().sum())
-        lead += f" The {predictor} misclassified {num_wrong:,} of {len(images):,} images."
+        lead += " Mistakes need a linear probe; <code>eval.linear=none</code> turned it off."
     rows = []
     for name in sorted(accuracy, key=accuracy.__getitem__)[:BAR_CLASSES]:
-        own_M, mistakes = images.labels == names.index(name), ""
-        wrong = (own_M & evaluated.wrong()).nonzero()[:, 0].tolist()
-        if predicted_M is not None and wrong:
-            taken_for = Counter(predicted_M[wrong].tolist()).most_common(MOST_MISTAKES)
-            example = next(index for index in wrong if predicted_M[index] == taken_for[0][0])
-            mistakes = thumbnail(images, example, evaluated.channels, escape(images.names[example]))
-            mistakes += ", ".join(f"{escape(names[k])} ({count:,})" for k, count in taken_for)
+        taken_for_P = mistaken_M[own_M == name]
+        most = Counter(taken_for_P[taken_for_P != ""]).most_common(MOST_MISTAKES)
+        mistakes = ", ".join(f"{escape(other)} ({count:,})" for other, count in most)
+        if most:
+            example = np.flatnonzero((own_M == name) & (mistaken_M == most[0][0]))[0]
+            mistakes = thumbnail(images, example, channels, escape(images.names[example])) + mistakes
         rows.append((
             f'<span title="{escape(name)}">{escape(name)}</span>',
             f'<div class="bar" style="--share:{accuracy[name]:.1f}%"></div>',
             f"{accuracy[name]:.1f}",
-            f"{int(own_M.sum()):,}",
+            f"{len(taken_for_P):,}",
             mistakes,
         ))  # fmt: skip
     return section("classes", "Classes", lead, table("bars", ("Class", "", "%", "images", "taken for"), rows))
 
 
-def embedding_map(evaluated: Evaluated) -> str:
+def embedding_map(images: ImageSet, features_MD: Tensor, own_M: np.ndarray, mistaken_M: np.ndarray) -> str:
     """A mark per image, and the names of up to 20 classes; or why there is no map."""
-    chosen_N = evenly_spaced(len(evaluated.images), MAP_POINTS)
-    features_ND = evaluated.features_MD[chosen_N]
+    chosen_N = evenly_spaced(len(images), MAP_POINTS)
+    features_ND = features_MD[chosen_N]
     why = ""
     if len(features_ND) < 5:
         why = f"A map needs at least 5 images; there are {len(features_ND)}."
@@ -227,26 +176,23 @@ def embedding_map(evaluated: Evaluated) -> str:
     low_2, high_2 = xy_N2.min(axis=0), xy_N2.max(axis=0)
     scale = (np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN]) / np.maximum(high_2 - low_2, 1e-9)).min()
     xy_N2 = (xy_N2 - (low_2 + high_2) / 2) * scale + np.array([WIDTH, HEIGHT]) / 2
-    wrong_N, num_classes = evaluated.wrong()[chosen_N].tolist(), len(evaluated.class_names)
-    labels_M = evaluated.images.labels
+    names, label_N = np.unique(own_M[chosen_N], return_inverse=True)
+    wrong_N = mistaken_M[chosen_N] != ""
     radius = 3.4 if len(chosen_N) <= 1000 else 2.6
     parts = []
-    for place in sorted(range(len(chosen_N)), key=wrong_N.__getitem__):  # misclassified images on top
-        index = int(chosen_N[place])
-        kind, mistaken = evaluated.classes_of(index)
-        what = f"{kind}, taken for {mistaken}" if mistaken else kind
-        title = escape(" · ".join(filter(None, (what, shorten(str(evaluated.images.names[index]), 60)))))
-        label = 0 if labels_M is None else int(labels_M[index])
-        color = f"var(--c{label})" if num_classes <= NUM_COLORS else f"hsl({360 * label // num_classes} 60% 52%)"
+    for place in np.argsort(wrong_N, kind="stable"):  # misclassified images on top
+        index, label, (x, y) = chosen_N[place], label_N[place], xy_N2[place]
+        what = f"{own_M[index]}, taken for {mistaken_M[index]}" if wrong_N[place] else own_M[index]
+        title = escape(" · ".join(filter(None, (what, shorten(str(images.names[index]), 60)))))
+        color = f"var(--c{label})" if len(names) <= NUM_COLORS else f"hsl({360 * label // len(names)} 60% 52%)"
         look = f'class="{"wrong" if wrong_N[place] else "right"}" style="fill:{color}"'
-        x, y = xy_N2[place]
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {look}><title>{title}</title></circle>')
-    if labels_M is not None and num_classes <= NAMED_CLASSES:
-        parts += _map_names(labels_M[chosen_N].numpy(), xy_N2, evaluated.class_names)
+    if names[0] and len(names) <= NAMED_CLASSES:
+        parts += _map_names(names, label_N, xy_N2)
     description = f"Scatter plot of {len(chosen_N)} embeddings; similar images are close together"
     head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
     lead = f"t-SNE of {len(chosen_N):,} images by cosine similarity. Hover over a point for its name."
-    lead += " A ring marks a misclassified image." if any(wrong_N) else ""
+    lead += " A ring marks a misclassified image." if wrong_N.any() else ""
     lead += " Distances between groups mean nothing."
     return section("map", "Map of the embeddings", lead, head, *parts, "</svg>")
 
@@ -262,67 +208,71 @@ def project(features_ND: Tensor) -> np.ndarray:
     if width > 50:
         z_ND = PCA(n_components=min(50, num), random_state=0).fit_transform(z_ND)
     # From a PCA start the second half of scikit-learn's 1,000 iterations hardly changes the map.
-    init = "pca" if width > 1 else "random"
-    tsne = TSNE(perplexity=min(30.0, (num - 1) / 3), init=init, max_iter=500, random_state=0)
+    tsne = TSNE(perplexity=min(30.0, (num - 1) / 3), init="pca", max_iter=500, random_state=0)
     # One thread adds in one order, so the bytes are reproducible; it is also faster while others use the cores.
     with threadpool_limits(1):
         xy_N2: np.ndarray = tsne.fit_transform(z_ND)
     return xy_N2
 
 
-def _map_names(labels_N: np.ndarray, xy_N2: np.ndarray, class_names: Sequence[str]) -> list[str]:
-    """Each class's name on its most central point, moved by lines where it would cover another name."""
-    line_height, edge, parts = 1.15 * FONT_SIZE, 8, []
+def _map_names(names: np.ndarray, label_N: np.ndarray, xy_N2: np.ndarray) -> list[str]:
+    """Each class's name on its most central point, moved down where it would cover another name."""
     placed: list[tuple[float, float, float]] = []
-    for label in np.unique(labels_N):
-        own_P2 = xy_N2[labels_N == label]
+    parts = []
+    for label, name in enumerate(names):
+        own_P2 = xy_N2[label_N == label]
         x, y = own_P2[np.abs(own_P2 - np.median(own_P2, axis=0)).sum(axis=1).argmin()]
-        text = class_names[label] if len(class_names[label]) <= 18 else f"{class_names[label][:17]}…"
-        # An upper bound, as the reader's font is unknown: capitals and Chinese letters are about as wide as high.
-        half = FONT_SIZE * len(text) / 2 * (0.68 if text.isascii() and not text.isupper() else 1.0)
-        x = min(max(x, edge + half), WIDTH - edge - half)
-        heights = [y + FONT_SIZE / 4 + lines * line_height for lines in (0, 1, -1, 2, -2, 3, -3, 4, -4)]
-        inside = [min(max(height, line_height), HEIGHT - edge) for height in heights]
-        free = (h for h in inside if all(abs(x - a) >= half + c or abs(h - b) >= line_height for a, b, c in placed))
-        placed.append((x, next(free, inside[0]), half))
-        parts.append(f'<text x="{x:.0f}" y="{placed[-1][1]:.0f}">{escape(text)}</text>')
+        text = name if len(name) <= 18 else f"{name[:17]}…"
+        half = LETTER_WIDTH * len(text) / 2
+        x = min(max(x, half), WIDTH - half)
+        for above, other_x, other_half in sorted(placed):
+            if abs(x - other_x) < half + other_half and abs(y - above) < LINE_HEIGHT:
+                y = above + LINE_HEIGHT
+        placed.append((y, x, half))
+        parts.append(
+            f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - LINE_HEIGHT):.0f}">{escape(text)}</text>'
+        )
     return parts
 
 
-def neighbors(evaluated: Evaluated) -> str:
+def neighbors(images: ImageSet, channels: int, features_MD: Tensor, own_M: np.ndarray, mistaken_M: np.ndarray) -> str:
     """A few images, each with those that the encoder finds most similar."""
-    if len(evaluated.images) < 2 or not evaluated.features_MD.isfinite().all():
+    if len(images) < 2 or not features_MD.isfinite().all():
         why = "Neighbors need at least two images with finite features."
         return section("neighbors", "Nearest neighbors", "", missing(why))
-    wrong, right = evaluated.wrong().nonzero()[:, 0], (~evaluated.wrong()).nonzero()[:, 0]
-    num_right = min(len(right), max(NUM_QUERIES // 2, NUM_QUERIES - len(wrong)))  # the rest are misclassified
-    chosen = right[evenly_spaced(len(right), num_right)], wrong[evenly_spaced(len(wrong), NUM_QUERIES - num_right)]
-    queries = torch.cat(chosen).tolist()
-    z_MD, cards = F.normalize(evaluated.features_MD.float(), dim=1), []
+    wrong, right = np.flatnonzero(mistaken_M != ""), np.flatnonzero(mistaken_M == "")
+    num_wrong = min(len(wrong), NUM_QUERIES // 2)
+    queries = *right[evenly_spaced(len(right), NUM_QUERIES - num_wrong)], *wrong[evenly_spaced(len(wrong), num_wrong)]
+    z_MD, cards = F.normalize(features_MD.float(), dim=1), []
     for query in queries:
-        (kind, mistaken), name, items = evaluated.classes_of(query), str(evaluated.images.names[query]), []
-        asked = thumbnail(evaluated.images, query, evaluated.channels, escape(name))
+        own, name, items = own_M[query], str(images.names[query]), []
         sim_M = z_MD @ z_MD[query]
-        sim_M[query] = -torch.inf
+        sim_M[query] = -1.1  # below all others
         nearest = sim_M.argsort(descending=True, stable=True)[: min(NUM_NEIGHBORS, len(z_MD) - 1)]
-        for index, similarity in zip(nearest.tolist(), sim_M[nearest].tolist(), strict=True):
-            own, mark, look = evaluated.classes_of(index)[0], "", ""
-            hint = escape(" · ".join(filter(None, (own, str(evaluated.images.names[index])))))
-            if own != kind:
-                mark, look = '<span class="mark" role="img" aria-label="another class">✗</span>', ' class="other"'
-            picture = thumbnail(evaluated.images, index, evaluated.channels, hint) + mark
-            picture += f"<figcaption>{escape(own)}</figcaption>" if own else ""
-            items.append(f'<li title="{hint}, cosine {similarity:.3f}"><figure{look}>{picture}</figure></li>')
-        caption = escape(kind or shorten(name, 24))
-        if mistaken:
-            caption += f' <span class="mistaken">taken for {escape(mistaken)}</span>'
+        for index in nearest.tolist():
+            hint = escape(" · ".join(filter(None, (own_M[index], str(images.names[index])))))
+            picture = thumbnail(images, index, channels, hint)
+            look = ""
+            if own_M[index] != own:
+                picture += '<span class="mark" role="img" aria-label="another class">✗</span>'
+                look = ' class="other"'
+            picture += f"<figcaption>{escape(own_M[index])}</figcaption>" if own else ""
+            items.append(f'<li title="{hint}, cosine {sim_M[index]:.3f}"><figure{look}>{picture}</figure></li>')
+        caption = escape(own or shorten(name, 24))
+        if mistaken_M[query]:
+            caption += f' <span class="mistaken">taken for {escape(mistaken_M[query])}</span>'
         cards.append(f"""<div class="query">
-<figure class="asked">{asked}<figcaption>{caption}</figcaption></figure>
+<figure class="asked">{thumbnail(images, query, channels, escape(name))}<figcaption>{caption}</figcaption></figure>
 <ol>
 {chr(10).join(items)}
 </ol>
 </div>""")
     lead = "An image, then the most similar others of the split by cosine."
-    if evaluated.images.labels is not None:
-        lead += " A dashed border and ✗ mark another class."
+    lead += " A dashed border and ✗ mark another class." if own_M[0] else ""
     return section("neighbors", "Nearest neighbors", lead, '<div class="queries">', *cards, "</div>")
+
+
+def evenly_spaced(num: int, most: int) -> np.ndarray:
+    """At most `most` positions out of `num`."""
+    kept = min(num, most)
+    return np.arange(kept) * num // max(kept, 1)

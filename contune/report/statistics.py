@@ -1,4 +1,4 @@
-"""Confidence intervals and paired tests over a few runs."""
+"""Confidence intervals and tests: over a few runs, over pairs of runs, and of a share of images."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -7,10 +7,15 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """A mean and half of its 95 % confidence interval, None for a single value."""
+    """A mean over runs or pairs of runs, with half of its 95 % confidence interval."""
 
     mean: float
     half: float | None = None
+    """None for a single value."""
+    p: float | None = None
+    """Of a difference: the two-sided p-value of the t-test, None for a single pair."""
+    num: int = 1
+    """How many values."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
@@ -19,46 +24,44 @@ class Spread(NamedTuple):
             return cls(values[0])
         from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
 
-        return cls(mean(values), float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values)))
+        half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
+        return cls(mean(values), half, num=len(values))
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
 
-
-class PairedDifference(NamedTuple):
-    """The mean difference of pairs of runs that share everything else, such as the seed."""
-
-    mean: float
-    half: float | None
-    """Half of its 95 % confidence interval, None for a single pair."""
-    p: float | None
-    """The two-sided p-value of the paired t-test, None for a single pair."""
-    num: int
-    """How many pairs."""
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.2f}" if self.half is None else f"{self.mean:+.2f} ± {self.half:.2f}"
+    @property
+    def signed(self) -> str:
+        """A difference as text, with a minus that is as wide as a plus."""
+        return f"{'+' if self.mean >= 0 else ''}{self}".replace("-", "−")
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
-    """a − b over pairs a[i], b[i]; at least one pair.
+def paired(a: Sequence[float], b: Sequence[float]) -> Spread:
+    """The mean of a[i] − b[i] over pairs of runs that share everything else, such as the seed; at least one pair.
 
     If all differences are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
     """
     differences = [one - other for one, other in zip(a, b, strict=True)]
-    average, half = Spread.of(differences)
-    if half is None:
-        return PairedDifference(average, None, None, 1)
+    spread = Spread.of(differences)
+    if spread.half is None:
+        return spread
     from scipy.stats import ttest_1samp
 
-    p = float(ttest_1samp(differences, 0.0).pvalue) if half else float(average == 0)
-    return PairedDifference(average, half, p, len(differences))
+    return spread._replace(p=float(ttest_1samp(differences, 0.0).pvalue) if spread.half else float(spread.mean == 0))
 
 
-def welch(a: Sequence[float], b: Sequence[float]) -> PairedDifference:
+def welch(a: Sequence[float], b: Sequence[float]) -> Spread:
     """mean(a) − mean(b) of runs that are not paired, at least two of each, with the interval of Welch's t-test."""
     from scipy.stats import ttest_ind
 
     test = ttest_ind(a, b, equal_var=False)
     low, high = test.confidence_interval(0.95)
-    return PairedDifference((low + high) / 2, float(high - low) / 2, float(test.pvalue), min(len(a), len(b)))
+    return Spread((low + high) / 2, float(high - low) / 2, float(test.pvalue), min(len(a), len(b)))
+
+
+def wilson_interval(percent: float, num: int) -> tuple[float, float]:
+    """The 95 % interval of a share of `num` images, in percent (Wilson 1927); valid at 0 and 100 too."""
+    z, p = 1.96, percent / 100
+    middle = (p + z**2 / (2 * num)) / (1 + z**2 / num)
+    half = z * sqrt(p * (1 - p) / num + z**2 / (4 * num**2)) / (1 + z**2 / num)
+    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)

@@ -1,11 +1,11 @@
 """The one plot style: fixed color and marker per method, quiet axes, and drawings that follow a page's colors."""
 
 import re
-from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,6 +15,12 @@ INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
 """Text, secondary text, grid and background."""
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9"
 """Okabe and Ito's palette, which color-blind readers can tell apart."""
+PALETTE = {
+    "#3f90da": "var(--c0)", "#f09a00": "var(--c1)", "#bd1f01": "var(--c2)", "#7f9290": "var(--c3)",
+    "#832db6": "var(--c4)", "#a96b59": "var(--c5)", "#e76300": "var(--c6)", "#a8984f": "var(--c7)",
+    "#5b6070": "var(--c8)", "#4fb8bd": "var(--c9)",
+}  # fmt: skip
+"""For runs that share a method, with the names that page.css has for them."""
 PAGE_COLORS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
@@ -22,6 +28,7 @@ PAGE_COLORS = {
     PAPER: "var(--card)",
     BLUE: "var(--accent)",
     VERMILLION: "var(--warm)",
+    **PALETTE,
 }
 """Colors of drawings that a page replaces by its own, which have a light and a dark form."""
 STYLE: dict[Any, Any] = {
@@ -72,8 +79,7 @@ METHOD_STYLES = {
 
 def method_style(name: str) -> MethodStyle:
     """Of a method by its name or its title. One that is not in the table keeps its name."""
-    found = [style for key, style in METHOD_STYLES.items() if name in (key, style.title)]
-    return found[0] if found else MethodStyle(name, INK, "o")
+    return METHOD_STYLES.get(name.lower().replace("ε", "eps"), MethodStyle(name, INK, "o"))
 
 
 def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTED) -> None:
@@ -88,9 +94,9 @@ def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTE
 
 def save_figure(figure: Figure, path: Path) -> None:
     """As .png and as .svg, for a `path` without ending."""
-    with atomic_file(path.with_suffix(".png")) as part:
+    with matplotlib.rc_context(STYLE), atomic_file(path.with_suffix(".png")) as part:
         figure.savefig(part, format="png", dpi=160)
-    write_atomic(path.with_suffix(".svg"), svg_text(figure, transparent=False))
+        write_atomic(path.with_suffix(".svg"), svg_text(figure, transparent=False))
 
 
 def svg_text(figure: Figure, *, transparent: bool = True) -> str:
@@ -101,17 +107,15 @@ def svg_text(figure: Figure, *, transparent: bool = True) -> str:
     return out.getvalue()
 
 
-def inline_svg(svg: str, description: str, colors: Mapping[str, str] = PAGE_COLORS) -> str:
-    """An SVG document as an element of a page: sized by the page, with `colors` replaced.
+def inline_svg(svg: str, description: str) -> str:
+    """An SVG document as an element of a page: sized by the page and in its colors.
 
     `description` is HTML for the alternative text.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # ids repeat in every drawing and nothing refers to them
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would apply to the whole page
-    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    for drawn, shown in colors.items():
+    svg = re.sub(r"<style.*?</style>|<!--.*?-->\s*", "", svg, flags=re.DOTALL)  # a style would apply to the whole page
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
+    for drawn, shown in PAGE_COLORS.items():
         svg = svg.replace(drawn, shown)
     return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)

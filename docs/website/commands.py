@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from contune.cli import app
+from contune.experiments.tables import markdown_table
 
 INTRODUCTION = """# Commands
 
@@ -35,9 +36,9 @@ def _section(name: str, command: Any) -> str:
         *((f"`{_argument_name(p)}`", p.help) for p in arguments),
         *((f"`{_option_name(p)}`", p.help + _default(p)) for p in options),
     ]
-    table = ["| argument or option | meaning |", "| --- | --- |", *("| " + " | ".join(row) + " |" for row in rows)]
+    table = markdown_table(("argument or option", "meaning"), rows)
     shown = ["```bash", *examples, "```", ""] if examples else []
-    return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, *table, ""])
+    return "\n".join([f"## contune {name}\n", f"`{' '.join(words)}`\n", text, "", *shown, table, ""])
 
 
 def _help_and_examples(help_text: str) -> tuple[str, list[str]]:

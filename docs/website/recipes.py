@@ -1,6 +1,7 @@
 """The list of recipes, with what is in each."""
 
 from contune.config import Config
+from contune.experiments.tables import markdown_table
 from contune.recipes import RECIPES, by_data, summary
 
 INTRODUCTION = """# Recipes
@@ -15,9 +16,7 @@ COLUMNS = ("recipe", "what it trains", "encoder", "epochs", "images × views", "
 def recipes_page() -> str:
     parts = [INTRODUCTION]
     for data, names in by_data().items():
-        rows = [_row(name) for name in names]
-        lines = [COLUMNS, ("---",) * len(COLUMNS), *rows]
-        parts.append(f"## {data}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n")
+        parts.append(f"## {data}\n\n{markdown_table(COLUMNS, map(_row, names))}\n")
     return "\n".join(parts)
 
 

@@ -35,7 +35,6 @@ def test_the_measure_of_a_column(keys: tuple[str, ...], column: str, expected: s
 def test_raw_pixels_have_their_own_entries() -> None:
     found = judged_by(result("linear", "linear-fast", "pixels-linear-fast"), pixels=True)
     assert found == {"name": "pixels-linear-fast"}
-    assert {measure.baseline for measure in MEASURES.values()} == {"pixels-linear-fast", "pixels-knn", None}
 
 
 def test_stored_results_have_measures_and_protocols_of_the_registry() -> None:

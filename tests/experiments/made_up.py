@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contune.experiments import Outcome, PlanRow
+from contune.experiments.plan import Outcome, PlanRow
 
 REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
 PIXELS_LINEAR, PIXELS_KNN = 93.99, 94.99
@@ -24,6 +24,7 @@ def made_up_result(
         result
         | {"config": config.to_dict(), "seed": seed, "epochs": config.optim.epochs, "seconds": 30.0}
         | {"linear_top1": linear, "knn_top1": knn, "measures": measures, "last_logged": {"effective_rank": rank}}
+        | {"file": f"{row.run_name(seed)}/result.json"}
         | changes
     )
 

@@ -5,18 +5,10 @@ from typing import Any
 import pytest
 
 from contune.config import Config
-from contune.errors import UserError
-from contune.experiments import EXPERIMENTS, PlanRow, find_experiment
+from contune.experiments import EXPERIMENTS, find_experiment
 from contune.experiments.figures import FIGURES
-from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL
+from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, PlanRow
 from contune.experiments.tables import TABLES
-
-NUM_ROWS = {
-    "table1": 12, "table1-digits": 6, "table1-250": 8, "fig-batch": 12, "fig-encoder": 10, "fig-projector": 12,
-    "fig-augment": 4, "fig-k1": 9, "fig-k1-digits": 6, "fig-k2": 3, "fig-k2-digits": 3, "ci": 3, "ci-digits": 3,
-    "ssl-cifar10": 13, "ssl-cifar100": 13, "ssl-imagenet100": 13, "ssl-digits": 14, "losses": 6, "losses-digits": 6,
-    "ssl-views": 6, "ssl-projector": 4, "robustness-digits": 27,
-}  # fmt: skip
 
 
 def configs(name: str, *changes: str) -> dict[tuple[str, str], Config]:
@@ -37,12 +29,6 @@ def views(config: Config) -> int:
     return config.optim.batch_images * config.augment.views
 
 
-def test_all_experiments_are_here() -> None:
-    assert {name: len(experiment.rows) for name, experiment in EXPERIMENTS.items()} == NUM_ROWS
-    with pytest.raises(UserError, match="ssl-cifar10"):
-        find_experiment("ssl-cifar")
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_complete(name: str) -> None:
     experiment = find_experiment(name)
@@ -50,14 +36,10 @@ def test_every_experiment_is_complete(name: str) -> None:
     assert experiment.summary.endswith(".")
     assert experiment.layout in TABLES
     assert experiment.layout in FIGURES
-    assert len({row.title for row in experiment.rows}) == len(experiment.rows)
-    by_name: dict[str, set[str]] = {}
+    assert len({row.run_name(3) for row in experiment.rows}) == len(experiment.rows)
     for each in experiment.rows:
         config = each.config(experiment.overrides, seed=3)
-        by_name.setdefault(each.run_name(3), set()).add(config.fingerprint())
-        if name.endswith("-digits"):
-            assert config.data.name == "digits"
-    assert all(len(fingerprints) == 1 for fingerprints in by_name.values()), "rows of one name share their runs"
+        assert config.data.name == "digits" or not name.endswith("-digits")
     if name.endswith("-digits") and name not in ("ssl-digits", "robustness-digits"):  # a CPU does it in minutes
         assert sum(config.optim.epochs for config in configs(name).values()) <= 240
 

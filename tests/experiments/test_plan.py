@@ -11,29 +11,18 @@ from command_line import PLAIN, contune, read_json
 from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
-from contune.experiments import (
-    EXPERIMENTS,
-    Experiment,
-    Outcome,
-    PlanRow,
-    find_experiment,
-    plan,
-    read_saved,
-    saved_folders,
-)
-from contune.experiments.plan import ABOUT, collect, default_folder, match, read_results, save
+from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
+from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
 from contune.train import many
 from contune.train.signals import Stopped
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)
 DRAWN = {"table.md", "figure.png", "figure.svg", ABOUT}
-SIMCLR = PlanRow(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",), name="simclr")
-RANDOM = PlanRow(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), name="random", is_baseline=True)
-RAW = PlanRow(
-    title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, name="random", pixels=True, is_baseline=True
-)
-BROKEN = PlanRow(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",), name="broken")
+SIMCLR = PlanRow(title="SimCLR", recipe="digits-simclr", overrides=("method.projector_hidden=32",))
+RANDOM = PlanRow(title="Random", recipe="digits-simclr", overrides=("optim.epochs=0",), is_baseline=True)
+RAW = PlanRow(title="Raw", recipe="digits-simclr", overrides=RANDOM.overrides, pixels=True, is_baseline=True)
+BROKEN = PlanRow(title="Broken", recipe="digits-simclr", overrides=("optim.batch_images=500",))
 SMALL = Experiment(title="A small one", summary="", name="small", rows=(SIMCLR, RANDOM, RAW))
 K1 = find_experiment("fig-k1-digits")
 
@@ -86,25 +75,31 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == DRAWN
 
 
-@pytest.mark.parametrize("source", [*saved_folders(RESULTS), RESULTS], ids=lambda source: source.name)
+SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
+
+
+@pytest.mark.parametrize("source", [*SAVED, RESULTS], ids=lambda source: source.name)
 def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tmp_path: Path) -> None:
     folder = RESULTS / "fig-k1" if source == RESULTS else source
     done = contune("experiment", folder.name, "--from", source, "--draw", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "not run yet" not in done.out
     assert {path.name for path in (tmp_path / "out").iterdir()} == DRAWN
-    assert read_json(tmp_path / "out" / ABOUT) == read_json(folder / ABOUT)
-    shown = {outcome.row.run_name(r["seed"]) for outcome in read_saved(folder)[1] for r in outcome.results}
-    assert {path.stem for path in folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
+    about = read_json(folder / ABOUT)
+    assert read_json(tmp_path / "out" / ABOUT) == about
+    outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(*with_neighbors(folder)))
+    shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
+    assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
 
 
 def test_only_missing_runs_are_done_and_only_new_ones_saved(tmp_path: Path, no_runs: list[str]) -> None:
-    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some")
+    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some", Path())
     write_run(tmp_path / "out", K1.rows[4], overrides=K1.overrides, linear=77.0)
+    plan.write_about(tmp_path / "out", K1)
     new = tmp_path / "results" / "fig-k1-digits"
     done = contune("experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--save", new)
     assert done.code == 2, "the last run failed"
-    assert no_runs == ["tcl-k1-2000-seed0", "tcl-k1-5000-seed0"], "one of them is reused by run_many"
+    assert no_runs == ["tcl-k1-5000-seed0"]
     assert "93.00" in done.out
     assert (tmp_path / "out" / "table.md").exists()
     drawn = contune(
@@ -122,13 +117,15 @@ def test_a_stop_draws_what_there_is(end: type[BaseException], tmp_path: Path, mo
     monkeypatch.setattr(plan, "run_many", stop)
     monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
     write_run(tmp_path, SIMCLR, linear=95.5)
+    plan.write_about(tmp_path, SMALL)
     contune("experiment", "small", "--out", tmp_path)
     assert "95.50" in (tmp_path / "table.md").read_text()
     assert "not run yet" in (tmp_path / "table.md").read_text()
 
 
 def test_runs_are_done_seed_by_seed_and_shared_by_rows_of_one_name(tmp_path: Path, no_runs: list[str]) -> None:
-    plan.run_missing(SMALL, tmp_path, [0, 4], {"simclr": {4: [{}]}}, None)
+    write_run(tmp_path / "done", SIMCLR, seed=4)
+    plan.run_missing(SMALL, tmp_path / "new", [0, 4], read_results(tmp_path / "done"), None)
     assert no_runs == ["simclr-seed0", "random-seed0", "random-seed4"]
 
 
@@ -137,7 +134,7 @@ def test_data_that_is_not_on_this_disk_is_left_out(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONTUNE_DATA", raising=False)
-    far = PlanRow(title="Far", recipe="cifar10-supcon", name="far")
+    far = PlanRow(title="Far", recipe="cifar10-supcon")
     errors, absent = plan.run_missing(
         Experiment(title="", summary="", rows=(SIMCLR, far)), tmp_path / "a", [0], {}, None
     )
@@ -159,22 +156,21 @@ def test_results_go_to_the_rows_whose_settings_they_have(tmp_path: Path) -> None
     for number, result in enumerate([*results, elsewhere, stranger, future, repeated, copied]):
         (tmp_path / f"{number}.json").write_text(json.dumps(result))
     found = read_results(tmp_path)
-    known = match(SMALL, found)
-    assert {name: list(runs) for name, runs in known.items()} == {"simclr": [1, 2, 3], "random": [1, 3]}
-    assert seeds_of(collect(SMALL, Path("nowhere"), known=known)) == [[1, 1, 2, 3], [1, 3], [1, 3]], "no copies"
-    assert list(match(SMALL.changed(["optim.lr=0.9"]), found)["simclr"]) == [0]
+    assert seeds_of(collect(SMALL, found)) == [[1, 1, 2, 3], [1, 3], [1, 3]], "no copies"
+    assert seeds_of(collect(SMALL.changed(["optim.lr=0.9"]), found))[0] == [0]
 
 
-def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> None:
+def test_damaged_failed_and_missing_runs_do_not_count(tmp_path: Path) -> None:
     for seed in range(4):
         write_run(tmp_path, SIMCLR, seed=seed)
-    damaged, other = tmp_path / "simclr-seed1" / "result.json", tmp_path / "simclr-seed2" / "config.json"
+    damaged = tmp_path / "simclr-seed1" / "result.json"
     damaged.write_text(damaged.read_text()[:50])
-    other.write_text(other.read_text().replace('"epochs": 40', '"epochs": 41'))
+    (tmp_path / "simclr-seed2" / "result.json").unlink()
     (tmp_path / "simclr-seed3" / "result.json").unlink()
-    outcome, random, _ = collect(SMALL, tmp_path, seeds=[0, 1, 2, 3])
+    errors = {SIMCLR.config((), seed).fingerprint(): reason for seed, reason in ((1, "broken"), (2, "full"))}
+    outcome, random, _ = collect(SMALL, read_results(tmp_path), seeds=[0, 1, 2, 3], errors=errors)
     assert seeds_of([outcome]) == [[0]]
-    assert [failure[:7] for failure in outcome.failures] == ["seed 1:", "seed 2:"]
+    assert list(outcome.failures) == ["seed 1: broken.", "seed 2: full."]
     assert (outcome.num_missing, random.num_missing) == (1, 4)
     assert outcome.remark() == "2 of 4 failed, 1 of 4 not run yet"
 
@@ -182,19 +178,16 @@ def test_what_belongs_to_a_row_is_known_by_its_folder_too(tmp_path: Path) -> Non
 def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path: Path) -> None:
     changed = K1.changed(["optim.epochs=9", "run.device=cpu"])
     first, *others = k1_outcomes("optim.epochs=9")
-    assert save(changed, others, tmp_path / "longer") == 5
+    assert save(changed, others, tmp_path / "longer", Path()) == 5
     assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
     (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
     (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "list.json").write_text("[]")
-    assert saved_folders(tmp_path) == [tmp_path / "longer"]
-    experiment, outcomes = read_saved(tmp_path / "longer")
+    outcomes = collect(changed, read_results(*with_neighbors(tmp_path / "longer")))
     assert seeds_of(outcomes) == [[0]] * 6
     assert "note" not in outcomes[1].results[0], "of two the experiment's own counts"
-    assert "Settings changed for all runs: optim.epochs=9." in experiment.notes
-    with pytest.raises(UserError, match="not a folder"):
-        read_results(tmp_path / "nowhere")
+    assert "Settings changed for all runs: optim.epochs=9." in changed.notes
 
 
 def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:

@@ -35,7 +35,7 @@ def test_methods_by_data_sets_with_the_papers_numbers() -> None:
         made_up_outcome(other[0], 71.0),
         made_up_outcome(other[1], 70.5),
     )
-    assert table.columns == ("data", "Cross-entropy", "SupCon", "TCL", "TCL − SupCon", PAPER)
+    assert table.columns == ["data", "Cross-entropy", "SupCon", "TCL", "TCL − SupCon", PAPER]
     assert texts(table) == [
         ["CIFAR-10", "94.00", "95.00", "97.00", "+2.00", "95.0 / 96.3 / 96.4"],
         ["CIFAR-100", "–", "71.00", "70.50", "−0.50", "79.1 / 79.8"],
@@ -104,7 +104,7 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
         for row in experiment.rows
     ]
     table = make_table(experiment, outcomes)
-    assert table.columns == ("", "top-1 %", "fast probe %", "kNN %", "runs", "p")
+    assert table.columns == ["", "top-1 %", "fast probe %", "kNN %", "runs", "p"]
     cells = {row[0]: row[1:] for row in texts(table)}
     assert cells["TCL"] == ["75.38 ± 0.73", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–"]
     for upper, lower in (("SupCon", "Cross-entropy"), ("TCL", "Cross-entropy"), ("TCL", "SupCon")):
@@ -119,9 +119,9 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
 
 def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None:
     experiment = find_experiment("ssl-digits")
-    simclr = next(row for row in experiment.rows if row.name == "simclr")
+    simclr = next(row for row in experiment.rows if row.title == "SimCLR")
     random, pixels = experiment.rows[-2:]
-    byol = PlanRow(title="BYOL", recipe="digits-byol", name="byol", reported={"paper": 92.6})
+    byol = PlanRow(title="BYOL", recipe="digits-byol", reported={"paper": 92.6})
     outcomes = [
         made_up_outcome(random, 60.0),
         made_up_outcome(pixels, 60.0, 61.0),
@@ -129,7 +129,7 @@ def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None
         made_up_outcome(byol, 97.0, rank=1.2),
     ]
     table = make_table(experiment, outcomes)
-    assert table.columns == ("method", "linear %", "kNN %", "paper")
+    assert table.columns == ["method", "linear %", "kNN %", "paper"]
     assert texts(table) == [
         ["SimCLR", "95.50 ± 6.35", "91.00 ± 0.00", "–"],
         ["BYOL (collapsed)", "97.00", "80.00", "92.6"],

@@ -2,15 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from made_up_runs import finished_run, image_set, report, unevaluated_run, unlabelled_run
 from strict_html import Page
 
 from contune.report import plots
-from contune.report.plots import Evaluated
 from contune.report.style import METHOD_STYLES
 
 TCL = METHOD_STYLES["tcl"]
@@ -18,20 +17,15 @@ RUNS = {
     "labelled": (finished_run(), "misclassified 12 of 60"),
     "no labels": (unlabelled_run(), "no labels"),
     "no test split": (unevaluated_run(), "no test split"),
-    "empty split": (
-        unlabelled_run() | {"images": image_set(None, 0), "features_MD": torch.zeros(0, 3)},
-        "no test split",
-    ),
     "one class": (finished_run(30, 1), "misclassified 0 of 30"),
     "one image": (finished_run(1, 2), "at least 5 images"),
     "twelve classes": (finished_run(60, 12), "misclassified 12 of 60"),
     "a hundred classes": (finished_run(300, 100), "worst 30 of 100"),
     "photos": (finished_run(20, 3, side=200, channels=3), "TCL on toy"),
     "nothing logged": (finished_run() | {"metrics": []}, "Nothing was logged"),
-    "no probe": (finished_run() | {"predicted_M": None}, "eval.linear=none"),
+    "no probe": (finished_run() | {"predicted_M": None, "predicted_by": ""}, "eval.linear=none"),
     "collapsed": (finished_run() | {"features_MD": torch.ones(60, 3)}, "collapsed"),
     "diverged": (finished_run() | {"features_MD": torch.full((60, 3), torch.nan)}, "diverged"),
-    "one feature": (finished_run(40, 2) | {"features_MD": torch.linspace(-1, 1, 40)[:, None]}, "t-SNE of 40"),
     "several labels": (finished_run() | {"images": image_set(torch.eye(3)[torch.arange(60) % 3], 60)}, "t-SNE of 60"),
     "broken images": (finished_run() | {"skipped": [("a.png", "truncated")]}, "truncated"),
 }
@@ -83,26 +77,22 @@ def test_what_comes_from_outside_stays_text(tmp_path: Path) -> None:
     assert "default-src 'none'" in source
 
 
-def evaluated(**changes: Any) -> Evaluated:
-    run = finished_run() | changes
-    return Evaluated(**{name: run[name] for name in run if name not in ("result", "config", "metrics")})
-
-
 def test_neighbors_are_the_nearest_by_cosine() -> None:
-    angles = torch.tensor([0.0, 0.1, 1.5, 3.0])
+    angles, own_M = torch.tensor([0.0, 0.1, 1.5, 3.0]), np.array(["a", "a", "b", "b"])
     features_MD = torch.stack([angles.cos(), angles.sin()], dim=1) * torch.tensor([[1.0], [5.0], [2.0], [1.0]])
-    images = image_set(torch.tensor([0, 0, 1, 1]), 4)
-    found = evaluated(images=images, features_MD=features_MD, predicted_M=images.labels, class_names=("a", "b"))
-    hints = [attributes["title"] for attributes in Page(plots.neighbors(found)).all("li")]
+    page = Page(plots.neighbors(image_set(None, 4), 1, features_MD, own_M, np.full(4, "")))
+    hints = [attributes["title"] for attributes in page.all("li")]
     assert [hint.partition(",")[0] for hint in hints[:3]] == ["a · toy#1", "b · toy#2", "b · toy#3"]
     assert hints[0].endswith(f"cosine {torch.tensor(0.1).cos():.3f}")
 
 
 def test_curves_are_in_order_average_long_runs_and_show_ln_n() -> None:
-    metrics = [{"step": i, "lr": 0.1, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf")} for i in range(10)]
-    page = Page(plots.curves([(metrics, TCL, ())], [127]))
-    assert [svg["aria-label"].partition(" ")[0] for svg in page.all("svg")] == ["Loss", "Learning"]
+    metrics = [
+        {"epoch": i, "lr": 0.1, "loss": float("nan") if i > 7 else 1.0, "bad": float("inf"), "new": 1.0}
+        for i in range(10)
+    ]
+    page = Page(plots.curves([(metrics, TCL, ())], num_others=127))
+    assert [svg["aria-label"].partition(" ")[0] for svg in page.all("svg")] == ["Loss", "Learning", "New"]
     assert "ln 127" in page.text
-    assert "ln" not in Page(plots.curves([(metrics, TCL, ())] * 2, [127, 255])).text
-    long = [{"step": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
-    assert plots.curves([(long, TCL, ())], [0]).count("L ") < 2 * plots.CURVE_POINTS
+    long = [{"epoch": i, "loss": (0.0, 3.0, 6.0)[i % 3]} for i in range(3 * plots.CURVE_POINTS)]
+    assert plots.curves([(long, TCL, ())]).count("L ") < 2 * plots.CURVE_POINTS

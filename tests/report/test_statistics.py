@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats  # type: ignore[import-untyped]  # has no stubs
 
-from contune.report import wilson_interval
-from contune.report.statistics import Spread, paired
+from contune.report.statistics import Spread, paired, wilson_interval
 
 ACCURACIES = st.lists(st.floats(0, 100), min_size=2, max_size=12)
 

@@ -199,16 +199,6 @@ def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stoppe
     assert_same_end(stopped, whole[1])
 
 
-def test_lost_lines_are_missing_and_the_report_says_so(stopped: Path, whole: dict[int, Path]) -> None:
-    lines = (stopped / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
-    train(stopped, *RUN, "run.log_every=1")
-    assert len(read_lines(stopped)) == STEPS - 8 + 3
-    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
-    outcome = contune("report", stopped, whole[1], "--out", stopped / "comparison.html")
-    assert outcome.out.count("not as the run left it") == 1
-
-
 def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     settings = (*RUN, "run.log_every=1")

@@ -1,4 +1,8 @@
-"""docs/results.md: a verdict per claim of the paper, every experiment in results/, and how accuracy is measured."""
+"""What docs/build.py inserts into the README and docs/results.md, from the files in results/ and benchmarks/results/.
+
+The README has numbers, verdicts and a table. docs/results.md has a verdict per claim of the paper, every experiment in
+results/, and how accuracy is measured.
+"""
 
 import hashlib
 import json
@@ -6,17 +10,33 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from textwrap import fill
+from typing import Any
 
 from PIL import Image
-from results_table import DATA, markdown_table, results_table
 
-from contune import experiments
-from contune.experiments import Experiment, Outcome, plan, saved_folders, verdicts
+from contune.eval.measures import KNN, TOP1
+from contune.experiments import (
+    EXPERIMENTS,
+    Experiment,
+    Outcome,
+    find_experiment,
+    finished,
+    plan,
+    verdicts,
+    with_neighbors,
+)
+from contune.experiments.catalogue import TITLES
 from contune.experiments.figures import make_figure
-from contune.experiments.plan import Runs
-from contune.experiments.tables import make_table
-from contune.experiments.verdicts import MEASURES, OPEN, Finding
+from contune.experiments.plan import PAPER, Results
+from contune.experiments.tables import make_table, markdown_table
+from contune.experiments.verdicts import MEASURES, NOT, NOT_RUN, OPEN, PARTLY, REPRODUCED, Finding, summary
+from contune.recipes.ssl import ROWS
 
+ENCODERS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
+SHOWN = (("table1",), ("table1", "model.encoder=resnet18"), ("losses",))
+"""Experiments whose rows make the README's table, with changed settings."""
+COLUMNS = ("data, encoder", "method", "top-1 %", "measure, runs", "kNN top-1 %", "paper")
 DPI = 120
 MADE_FROM = "made-from"
 """The entry of a picture that says which results it shows."""
@@ -62,9 +82,99 @@ In all tables:
 """
 
 
+def insert(text: str, name: str, block: str) -> str:
+    """`text` with what stands between the two markers of this name replaced."""
+    start, end = f"<!-- {name}: made by `make docs` -->", f"<!-- end of {name} -->"
+    before, found_start, rest = text.partition(start)
+    _, found_end, after = rest.partition(end)
+    if not found_start or not found_end:
+        raise SystemExit(f"README.md has lost a marker: {start} or {end}")
+    return f"{before}{start}\n{block}\n{end}{after}"
+
+
+def why(benchmarks: Path) -> str:
+    """Markdown: what contune is good at, with a measured number each."""
+    loss = {(row["loss"], row["name"]): row for row in _rows(benchmarks / "loss-h200-32768.json")}
+    ours, theirs = loss["supcon", "contune"], loss["supcon", "SupContrast form"]
+    train = {row["stage"]: row for row in _rows(benchmarks / "train-h200-engines.json")}["training, fused"]
+    augment = {(row["policy"], row["name"]): row for row in _rows(benchmarks / "augment-cpu-2-cores.json")}
+    torchvision = augment["autoaugment", "torchvision (workers)"]
+    return _bullets(
+        f"**No N×N matrix.** At N = {ours['n']:,} on one H200 the SupCon loss with its gradient takes "
+        f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. SupContrast's code takes "
+        f"{theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
+        f"**Training at the speed of the encoder.** One H200 trains a ResNet-18 on "
+        f"{round(train['views_per_second'], -2):,.0f} views of 32 pixels per second, "
+        f"{100 * train['of_bound']:.0f} % of what the encoder alone reaches.",
+        f"**Fast augmentation.** On two CPU cores AutoAugment is {torchvision['ratio']:.1f} times as fast as "
+        "torchvision with two workers. On a GPU it is one Triton kernel.",
+        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share one protocol, next to SupCon, SINCERE, "
+        "cross-entropy and others. Every accuracy names its measure, seeds and result file.",
+    )
+
+
+def _bullets(*texts: str) -> str:
+    marks: dict[str, Any] = {"initial_indent": "- ", "subsequent_indent": "  ", "break_on_hyphens": False}
+    return "\n".join(fill(text, 118, **marks) for text in texts)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
+    return rows
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """Markdown: the findings that answer whether TCL helps."""
+    words = {REPRODUCED: "better", PARTLY: "better by some measures", NOT: "not better", OPEN: "undecided"}
+    texts = []
+    for each in findings:
+        if each.claim.headline and each.number != NOT_RUN:
+            upper, lower = (title.split(",")[0] for title in each.claim.rows)
+            texts.append(f"**{each.claim.headline}: {words[each.verdict]}.** {upper} − {lower} is {each.number}.")
+    return _bullets(*texts, f"**The paper's claims.** {summary(findings)}")
+
+
+def results_table(results: Results) -> str:
+    """Markdown: a row for each method, data set and encoder of the experiments that are shown."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name, *changes in SHOWN:
+        experiment = find_experiment(name, changes)
+        for each in plan.collect(experiment, results):
+            if each.results:
+                rows.setdefault(tuple(each.results[0]["config"]["method"].items()) + _place(each), _cells(each))
+    return markdown_table(
+        COLUMNS, [rows[key] for key in sorted(rows, key=lambda key: list(TITLES).index(str(key[-2])))]
+    )
+
+
+def _place(outcome: Outcome) -> tuple[str, ...]:
+    return str(outcome.results[0]["data"]), str(outcome.results[0]["encoder"])
+
+
+def _cells(outcome: Outcome) -> list[str]:
+    data, encoder = _place(outcome)
+    (name,) = {score["name"] for score in outcome.scores()}
+    method, num = outcome.row.method, len(outcome.results)
+    runs = f"{num} run{'s' * (num > 1)}"
+    paper = outcome.row.reported.get(PAPER, "–")
+    accuracies = [str(outcome.accuracy(column)) for column in (TOP1, KNN)]
+    where = f"{TITLES[data]}, {ENCODERS[encoder]}"
+    return [where, method, accuracies[0], f"{MEASURES[name].removeprefix('the ')}, {runs}", accuracies[1], f"{paper}"]
+
+
+def saved_folders(results: Path) -> list[Path]:
+    """The folders in results/ that hold an experiment, in the order of the catalogue."""
+    found = {path: about["experiment"] for path in sorted(results.glob("*/")) if (about := plan.read_about(path))}
+    return sorted(found, key=lambda path: list(EXPERIMENTS).index(found[path]))
+
+
 @cache
 def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
-    return experiments.read_saved(folder)
+    """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
+    about = plan.read_about(folder)
+    assert about is not None
+    experiment = find_experiment(about["experiment"], about["overrides"])
+    return experiment, finished(experiment, plan.collect(experiment, plan.read_results(*with_neighbors(folder))))
 
 
 def results_page(results: Path, images: Path) -> str:
@@ -120,7 +230,7 @@ def section(
     for protocol, name in names.items():
         notes = [note.replace(protocol, f"[{name}](#{slug(MEASURING)})") for note in notes]
     command = " ".join([experiment.name, *experiment.changes])
-    own = [f"- {finding.sentence}" for finding in findings if finding.claim.experiment == command and finding.files]
+    own = [_sentence(finding) for finding in findings if finding.claim.experiment == command and finding.files]
     details = [f"- [Result files](../results/{folder.name})", *(f"- {note}" for note in notes if note not in caveats)]
     parts = [
         f"{level} {experiment.title}",
@@ -134,13 +244,20 @@ def section(
     return "\n\n".join(part for part in parts if part)
 
 
-def protocols(results: Mapping[str, Runs]) -> dict[str, str]:
+def _sentence(finding: Finding) -> str:
+    differs = f" Ours: {finding.claim.differs}." if finding.claim.differs else ""
+    verdict = "partly reproduced" if finding.verdict == PARTLY else finding.verdict
+    number = f"{finding.number[0].upper()}{finding.number[1:]}"
+    return f"- **{verdict.capitalize()}:** {finding.claim.text} {number}.{differs}"
+
+
+def protocols(results: Results) -> dict[str, str]:
     """The names of all protocols, with the data set where a name has several."""
     found: dict[str, tuple[str, str]] = {}
     for result in (result for runs in results.values() for each in runs.values() for result in each):
         for score in result["measures"]:
             if score["name"] in MEASURES:
-                place = MEASURES[score["name"]].removeprefix("the "), DATA.get(result["data"], str(result["data"]))
+                place = MEASURES[score["name"]].removeprefix("the "), TITLES.get(result["data"], str(result["data"]))
                 found.setdefault(score["protocol"], place)
     names = [name for name, _ in found.values()]
     return {text: f"{name} on {data}" if names.count(name) > 1 else name for text, (name, data) in found.items()}
