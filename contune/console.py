@@ -140,7 +140,7 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     time_left = TimeRemainingColumn()
     bar = Progress(
-        TextColumn(f"{{task.description:<{max(10, *map(len, names))}}}"),
+        TextColumn(f"{{task.description:<{max([10, *map(len, names)])}}}"),
         BarColumn(bar_width=16),
         TextColumn("{task.fields[unit]}"),
         MofNCompleteColumn(),
