@@ -215,7 +215,10 @@ def main() -> None:
     drawing, panels = figure(len(sizes), 1, f"Training at {IMAGE_SIZE} px, views per second, {device.type}", 2.4)
     for (encoder, num_views), (axes,) in zip(sizes, panels, strict=True):
         torch.compiler.reset()
-        with tempfile.TemporaryDirectory() as folder, MetricsLog(Path(folder), resume_step=0, tensorboard=True) as log:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            MetricsLog(Path(folder), resume_step=0, log_every=1, tensorboard=True) as log,
+        ):
             field = contestants(encoder, num_views, engines, device, log)
             race(field, device, arguments.seconds)
         new: list[Row] = []

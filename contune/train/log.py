@@ -32,19 +32,22 @@ CURVES = (
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
 MAX_POINTS = 100
+INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 
 
 class MetricsLog(AbstractContextManager["MetricsLog"]):
     """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
 
-    def __init__(self, folder: Path, *, resume_step: int, tensorboard: bool) -> None:
+    def __init__(self, folder: Path, *, resume_step: int, log_every: int, tensorboard: bool) -> None:
         self.file: TextIO | None = None
         self.events: Any = None
         if not distributed.is_main():
             return
         self.path = folder / METRICS
-        kept = [json.dumps(line) + "\n" for line in read_metrics(folder) if line["step"] <= resume_step]
-        write_atomic(self.path, "".join(kept))
+        kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
+        if resume_step - (kept[-1]["step"] if kept else 0) >= log_every:
+            say(INCOMPLETE.format(self.path))
+        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self.file = self.path.open("a", encoding="utf-8")
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second

@@ -110,7 +110,9 @@ class Trainer:
         self.method.train()
         with (
             put_off() as asked,
-            MetricsLog(self.folder.path, resume_step=self.step, tensorboard=self.run.tensorboard) as log,
+            MetricsLog(
+                self.folder.path, resume_step=self.step, log_every=self.log_every, tensorboard=self.run.tensorboard
+            ) as log,
             progress("train", self.num_steps, unit="step") as advance,
         ):
             if self.engine.compiled and self.step < self.num_steps:

@@ -26,12 +26,12 @@ from contune.train.log import (
 
 
 def test_lines_are_on_disk_at_once_and_a_resumed_log_drops_what_the_checkpoint_does_not_know(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path, resume_step=0, tensorboard=True) as log:
+    with MetricsLog(tmp_path, resume_step=0, log_every=1, tensorboard=True) as log:
         log.write(1, {"loss": 2.0})
         assert read_metrics(tmp_path) == [{"step": 1, "loss": 2.0}]
         log.write(2, {"loss": 1.5})
         log.write(3, {"loss": 1.25})
-    with MetricsLog(tmp_path, resume_step=2, tensorboard=False) as log:
+    with MetricsLog(tmp_path, resume_step=2, log_every=1, tensorboard=False) as log:
         log.write(3, {"loss": 1.0})
     assert [line["loss"] for line in read_metrics(tmp_path)] == [2.0, 1.5, 1.0]
     events = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")

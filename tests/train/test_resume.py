@@ -199,6 +199,18 @@ def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stoppe
     assert_same_end(stopped, whole[1])
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+def test_lost_lines_are_reported(kept: int, stopped: Path, whole: dict[int, Path]) -> None:
+    lines = (stopped / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (stopped / "metrics.jsonl").write_text("".join(lines[:kept]))
+    outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
+    assert "metrics.jsonl lacks lines" in outcome.out
+    assert len(read_lines(stopped)) == STEPS - 8 + kept
+    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
+    outcome = contune("report", stopped, whole[1], "--out", stopped / "comparison.html")
+    assert outcome.out.count("metrics.jsonl lacks lines") == 1
+
+
 def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     settings = (*RUN, "run.log_every=1")
