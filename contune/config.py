@@ -89,6 +89,11 @@ class ModelConfig:
     """For ResNets: `cifar` is a 3×3 convolution without pooling, `imagenet` is timm's; `auto` chooses by image size."""
     norm: str = one_of("batch", NORMS)
     """For ResNets: `group` suits batches that are too small for batch norm."""
+    weights: str | None = None
+    """Weights to start from: a run folder, an export, a state dict (.safetensors, .pt), or a name of timm's weights.
+
+    The encoder, its input size and the normalization follow the weights. [default: random weights]
+    """
 
 
 @dataclass(kw_only=True)
@@ -112,7 +117,7 @@ class OptimConfig:
 
     Each view is encoded twice. Batch norm uses the statistics of so many views. Steps are not compiled or captured.
     """
-    lr: float = ranged(0.1, above=0.0, high=1e6)
+    lr: float = ranged(0.1, low=0.0, high=1e6)
     """The highest learning rate. It is not scaled with the batch size."""
     momentum: float = ranged(0.9, low=0.0, high=1.0)
     """Momentum of SGD and LARS."""
@@ -124,6 +129,12 @@ class OptimConfig:
     """Epochs of linear warmup to lr."""
     final_lr: float = ranged(0.0, low=0.0, high=1.0)
     """Learning rate at the end of the cosine, as a share of lr."""
+    freeze_epochs: float = ranged(0.0, low=0.0)
+    """Epochs at the start in which the encoder's weights stay as they are and only the head learns."""
+    layer_decay: float = ranged(1.0, above=0.0, high=1.0)
+    """Each layer of the encoder learns at this share of the rate of the layer above it. 1: all at the same rate."""
+    patience: int = ranged(0, low=0)
+    """Stop after this many validations without a better accuracy (see eval.every). 0: train all epochs."""
 
 
 @dataclass(kw_only=True)
@@ -144,6 +155,10 @@ class EvalConfig:
     """Neighbors are weighted by exp(similarity / temperature)."""
     online: bool = False
     """Train a linear probe on detached features along with the encoder, and log its accuracy."""
+    start: bool = False
+    """Also evaluate the encoder before training: what the trained one has to beat."""
+    every: int = ranged(0, low=0)
+    """Epochs between validations by kNN during training. They need data.val_fraction. 0: never."""
 
 
 @dataclass(kw_only=True)
@@ -170,6 +185,8 @@ class RunConfig:
     """Also write the log as TensorBoard events."""
     report: bool = True
     """Write report.html at the end."""
+    keep: str = one_of("last", ("last", "best"))
+    """Which encoder to keep: of the `last` epoch, or the one with the `best` validation accuracy (see eval.every)."""
 
 
 MACHINE_SETTINGS = (

@@ -56,7 +56,7 @@ def test_the_method_comes_first_and_brings_its_settings() -> None:
         ("data.channels=2", "choose from 1, 3"),
         ("optim.epochs=1.5", "whole number"),
         ("optim.lr=fast", "a number"),
-        ("optim.lr=nan", "above 0"),
+        ("optim.lr=nan", "0 or more"),
         ("optim.lr=inf", "finite"),
         ("eval.online=maybe", "true or false"),
         ("data.val_fraction=-0.1", "0 or more"),

@@ -56,6 +56,8 @@ def train(
         say(f"encoder  {folder.encoder_file}   (contune.load_encoder({str(folder.path)!r}))")
         if folder.report_file.exists():
             say(f"report   {folder.report_file}")
+        for warning in result.get("warnings", ()):
+            say(f"\nwarning: {warning}")
 
 
 def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, out: Path | None) -> None:
@@ -106,15 +108,15 @@ def evaluate(run: Run, overrides: Overrides = None) -> None:
 
 
 def _show_measures(result: dict[str, Any]) -> None:
-    """A table of accuracies. Below it, the protocol of each measure; that on raw pixels is the same."""
-    from contune.eval.measures import MEASURES
+    """A table of accuracies. Below it, the protocol of each measure of the trained encoder; the others are alike."""
+    from contune.eval.measures import MEASURES, PIXELS, START
 
     columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %")
     rows, protocols = [], []
     for measure in result["measures"]:
         title = MEASURES[measure["name"]].short_title
         rows.append((title, f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"))
-        if not measure["name"].startswith("pixels-"):
+        if not measure["name"].startswith((PIXELS, START)):
             protocols.append(f"{title}: {measure['protocol']}")
     if rows:
         show_table(columns, rows, numbers=columns[1:])

@@ -134,8 +134,3 @@ def _received(batch: Batch, copied: torch.cuda.Event) -> Batch:
         if tensor is not None:
             tensor.record_stream(current)
     return batch
-
-
-def in_order(num: int, batch: int) -> list[Tensor]:
-    """All indices once, first to last."""
-    return list(torch.arange(num).split(batch))

@@ -12,11 +12,19 @@ from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
-from contune.eval.measures import MAP, MEASURES, PREFERENCES, SEVERAL_LABELS, TOP1
-from contune.eval.probes import WEIGHT_PENALTY, Capture, extract_features, fit_logistic, knn_scores, train_linear
+from contune.eval.measures import MAP, MEASURES, PIXELS, PREFERENCES, SEVERAL_LABELS, START, TOP1
+from contune.eval.probes import (
+    Capture,
+    best_temperature,
+    choose_penalty,
+    extract_features,
+    fit_logistic,
+    knn_scores,
+    train_linear,
+)
 from contune.models.saved import Classifier, EncoderSpec
 
-RAW_PIXEL_LIMIT = 2_000_000
+RAW_PIXEL_LIMIT = 8_000_000
 """Training values (images × pixels) up to which raw pixels are measured too: where that takes seconds."""
 
 
@@ -46,12 +54,16 @@ def evaluate(
     autocast: Autocast = nullcontext,
     capture: Capture | None = None,
     classifier: nn.Linear | None = None,
+    start: tuple[Tensor, Tensor] | None = None,
+    val: Loader | None = None,
 ) -> Evaluation:
     """Measure an encoder by the protocols that `settings` names. Without labels there are only features.
 
     augmenter, policy: for the paper's probe, one view of each image, and how the config writes it.
     capture: makes the probe's step a CUDA graph.
     classifier: the one that was trained together with the encoder, if there is one.
+    start: features of the training and test images before training.
+    val: validation images, on which the probabilities of the classifier are calibrated.
     """
     features = []
     for name, loader in (("train", train), ("test", test)):
@@ -71,8 +83,9 @@ def evaluate(
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
         if settings.linear != "none":
-            probe = fit_logistic(train_ND, labels_N, num_classes)
-            add(f"{prefix}linear-fast", probe.scores(test_MD), weight_penalty=WEIGHT_PENALTY)
+            penalty = choose_penalty(train_ND, labels_N, num_classes)
+            probe = fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
+            add(f"{prefix}linear-fast", probe.scores(test_MD), weight_penalty=penalty)
             layers[f"{prefix}linear-fast"] = probe.as_linear()
         knn: dict[str, Any] = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
         add(f"{prefix}knn", knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
@@ -89,14 +102,21 @@ def evaluate(
             linear = train_linear(encoder, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
         add("linear", linear(test_MD), policy=policy, **sgd)
         layers["linear"] = linear.weight, linear.bias
+    if start is not None:
+        add_probes(*start, START)
     if isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader):
         pixels_ND, pixels_MD = (loader.images_NCHW.flatten(1) for loader in (train, test))
         if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
-            add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, "pixels-")
+            add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, PIXELS)
     best = None
     key = next((key for key in PREFERENCES[TOP1] if key in layers), None)
     if key and labels_N.dim() == 1:
-        weight_KD, bias_K = (tensor.detach().cpu() for tensor in layers[key])
+        weight_KD, bias_K = (tensor.detach() for tensor in layers[key])
+        if val is not None and val.labels_N is not None:
+            val_VD = extract_features(encoder, val, spec, autocast=autocast)
+            temperature, _ = best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
+            weight_KD, bias_K = weight_KD / temperature, bias_K / temperature
+        weight_KD, bias_K = weight_KD.cpu(), bias_K.cpu()
         best = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
     return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)
 

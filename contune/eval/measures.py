@@ -26,7 +26,10 @@ _SGD = (
     "augmented by {policy}, encoder and its batch-norm frozen; last epoch"
 )
 _TRAINED = "the classifier trained with the encoder, cross-entropy, last epoch"
-_LOGISTIC = "logistic regression on {} (standardised, no augmentation, L-BFGS, weight penalty {{weight_penalty:g}})"
+_LOGISTIC = (
+    "logistic regression on {} (standardized, no augmentation, L-BFGS, weight penalty {{weight_penalty:g}} chosen by "
+    "cross-validation)"
+)
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
 _ROWS = (
@@ -36,14 +39,20 @@ _ROWS = (
      "a linear classifier trained on the frozen encoder’s features"),
     ("classifier", "Classifier", "classifier", _TRAINED,
      "the classifier that was trained together with the encoder"),
-    ("knn", "Nearest neighbours", "kNN", _KNN.format("frozen features"),
+    ("knn", "Nearest neighbors", "kNN", _KNN.format("frozen features"),
      "a vote of the most similar training images; nothing is trained"),
+    ("start-linear-fast", "Before training, linear", "before training, linear", _LOGISTIC.format("the first features"),
+     "the fast linear probe on the features of the encoder before training"),
+    ("start-knn", "Before training, neighbors", "before training, kNN", _KNN.format("the first features"),
+     "the neighbors’ vote on the features of the encoder before training"),
     ("pixels-linear-fast", "Raw pixels, linear", "raw pixels, linear", _LOGISTIC.format("raw pixels"),
      "the fast linear probe on pixels instead of features"),
-    ("pixels-knn", "Raw pixels, neighbours", "raw pixels, kNN", _KNN.format("raw pixels"),
-     "the neighbours’ vote on pixels instead of features"),
+    ("pixels-knn", "Raw pixels, neighbors", "raw pixels, kNN", _KNN.format("raw pixels"),
+     "the neighbors’ vote on pixels instead of features"),
 )  # fmt: skip
 
+PIXELS, START = "pixels-", "start-"
+"""Prefixes of measures that are not of the trained encoder: what it has to beat."""
 MAP = "map"
 """Mean average precision, in the entries of result.json's `measures` for data with several labels per image."""
 SEVERAL_LABELS = "; several labels per image: one sigmoid per class, mean average precision"
@@ -62,13 +71,13 @@ PREFERENCES: dict[str, tuple[str, ...]] = {
 classifier of a method that trains one, else the linear probe (the paper's if it was run, else the fast one)."""
 
 
-def judged_by(result: Mapping[str, Any], column: str = TOP1, *, pixels: bool = False) -> dict[str, Any] | None:
+def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:
     """The entry of result.json's `measures` that a run is judged by, or that another column shows. None: not measured.
 
-    pixels: the same measure on raw pixels.
+    prefix: `PIXELS` or `START`, the same measure on raw pixels or on the encoder before training.
     """
     for key in PREFERENCES[column]:
         for score in result["measures"]:
-            if score["name"] == (f"pixels-{key}" if pixels else key):
+            if score["name"] == prefix + key:
                 return dict(score)
     return None

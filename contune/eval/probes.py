@@ -15,22 +15,25 @@ from torch import Tensor, nn
 
 from contune.console import Advance
 from contune.data.augment import Augmenter, eval_transform
-from contune.data.loader import Loader, in_order
+from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
-from contune.methods.base import classification_loss
-from contune.models.saved import EncoderSpec
+from contune.methods.base import classification_loss, top1
+from contune.models.saved import EncoderSpec, evaluating
 
 if TYPE_CHECKING:
     from contune.data.augment.simaugment import Crops
 
 EVAL_BATCH = 512
-WEIGHT_PENALTY = 1e-4
-MAX_ITERATIONS = 200
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+"""Of the fast probe. Few images need a large one."""
+FOLDS, MANY_IMAGES = 3, 5000
+"""Of the cross-validation; of more images than these, one fold decides."""
 CONSTANT = 1e-6
 """A feature with at most this standard deviation is constant up to rounding and is not scaled."""
 KNN_CHUNK = 1024
 """Test rows compared at once, so that the train × test matrix never exists."""
+VALIDATION_IMAGES = 10_000
 PROBE_STREAM = 2**32
 """Keeps the probe's random numbers apart from those of training with the same seed."""
 
@@ -46,19 +49,21 @@ def extract_features(
     loader: Loader,
     spec: EncoderSpec,
     *,
+    rows: Tensor | None = None,
     autocast: Autocast = nullcontext,
     advance: Advance | None = None,
 ) -> Tensor:
     """The features of each image as it looks at test time: float32 (N, num_features), in the loader's order.
 
-    The encoder is left in evaluation mode.
+    The encoder is left in evaluation mode. rows: of these images only.
     """
     encoder.eval()
+    rows = torch.arange(len(loader)) if rows is None else rows
     parts: list[Tensor] = []
     done, autotune = 0, torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False  # a single pass is over before autotuning would pay
     try:
-        for images_BCHW, _ in loader.batches(in_order(len(loader), EVAL_BATCH)):
+        for images_BCHW, _ in loader.batches(rows.split(EVAL_BATCH)):
             x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
             with autocast():
                 parts.append(encoder(x_BCHW).float())
@@ -101,8 +106,25 @@ def knn_scores(
     return torch.cat(parts)
 
 
+@torch.no_grad()
+def validation_accuracy(
+    encoder: nn.Module, train: Loader, val: Loader, spec: EncoderSpec, num_classes: int, *, autocast: Autocast
+) -> Tensor:
+    """Share of validation images that the nearest of up to 10,000 training images classify correctly."""
+    assert train.labels_N is not None
+    assert val.labels_N is not None
+    rows_N = torch.arange(
+        0, len(train), -(-len(train) // VALIDATION_IMAGES)
+    )  # evenly spaced: the order may be by class
+    with evaluating(encoder):
+        train_ND = extract_features(encoder, train, spec, rows=rows_N, autocast=autocast)
+        val_MD = extract_features(encoder, val, spec, autocast=autocast)
+    labels_N = train.labels_N[rows_N.to(train.labels_N.device)]
+    return top1(knn_scores(train_ND, labels_N, val_MD, num_classes), val.labels_N)
+
+
 class Logistic(NamedTuple):
-    """A fitted logistic regression on standardised features."""
+    """A fitted logistic regression on standardized features."""
 
     mean_D: Tensor
     scale_D: Tensor
@@ -114,17 +136,17 @@ class Logistic(NamedTuple):
         return (features_MD - self.mean_D) / self.scale_D @ self.weight_DK + self.bias_K
 
     def as_linear(self) -> tuple[Tensor, Tensor]:
-        """(K, D) weights and (K,) biases for features that are not standardised."""
+        """(K, D) weights and (K,) biases for features that are not standardized."""
         weight_DK = self.weight_DK / self.scale_D[:, None]
         return weight_DK.T, self.bias_K - self.mean_D @ weight_DK
 
 
 def fit_logistic(
-    train_ND: Tensor, labels_N: Tensor, num_classes: int, *, weight_penalty: float = WEIGHT_PENALTY
+    train_ND: Tensor, labels_N: Tensor, num_classes: int, *, weight_penalty: float = 1e-4, max_iterations: int = 200
 ) -> Logistic:
-    """The fast linear probe: multinomial logistic regression on standardised features, fitted by L-BFGS.
+    """The fast linear probe: multinomial logistic regression on standardized features, fitted by L-BFGS.
 
-    Minimises mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate. With a label
+    Minimizes mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate. With a label
     matrix (N, K), several labels per image, it is a logistic regression for each class.
     """
     mean_D = train_ND.mean(dim=0)
@@ -135,7 +157,7 @@ def fit_logistic(
     weight_DK = torch.zeros(x_ND.shape[1], num_classes, device=x_ND.device, requires_grad=True)
     bias_K = torch.zeros(num_classes, device=x_ND.device, requires_grad=True)
     solver = torch.optim.LBFGS(
-        [weight_DK, bias_K], max_iter=MAX_ITERATIONS, history_size=20, line_search_fn="strong_wolfe"
+        [weight_DK, bias_K], max_iter=max_iterations, history_size=20, line_search_fn="strong_wolfe"
     )
 
     def objective() -> Tensor:
@@ -147,6 +169,40 @@ def fit_logistic(
 
     solver.step(objective)
     return Logistic(mean_D, scale_D, weight_DK.detach(), bias_K.detach())
+
+
+def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> float:
+    """The weight penalty of the fast probe that predicts training images best which it was not fitted to.
+
+    A class's images go to the folds in turn. A large penalty makes predictions unsure, which costs nothing here: they
+    are compared at their best temperature.
+    """
+    order_N = labels_N.argsort(stable=True) if labels_N.dim() == 1 else torch.arange(len(labels_N))
+    fold_N = torch.empty(len(labels_N), dtype=torch.long, device=train_ND.device)
+    fold_N[order_N.to(train_ND.device)] = torch.arange(len(labels_N), device=train_ND.device) % FOLDS
+    labels_N = labels_N.to(train_ND.device)
+    folds = [fold_N == fold for fold in range(FOLDS if len(labels_N) <= MANY_IMAGES else 1)]
+    held_labels = torch.cat([labels_N[held_N] for held_N in folds])
+    losses = {}
+    for penalty in PENALTIES if len(labels_N) >= FOLDS else PENALTIES[:1]:
+        logits = []
+        for held_N in folds:
+            probe = fit_logistic(
+                train_ND[~held_N], labels_N[~held_N], num_classes, weight_penalty=penalty, max_iterations=30
+            )
+            logits.append(probe.scores(train_ND[held_N]))
+        losses[penalty] = best_temperature(torch.cat(logits), held_labels)[1]
+    return min(losses, key=losses.__getitem__)
+
+
+def best_temperature(logits_MK: Tensor, labels_M: Tensor) -> tuple[float, float]:
+    """By which to divide logits so that they are as sure as they are right (Guo et al. 2017), and the loss then."""
+    losses = {}
+    for temperature in torch.logspace(-1.5, 1.5, 61).tolist():
+        loss = classification_loss(logits_MK / temperature, labels_M, multilabel=labels_M.dim() == 2)
+        losses[temperature] = loss.item()
+    best = min(losses, key=losses.__getitem__)
+    return best, losses[best]
 
 
 def train_linear(

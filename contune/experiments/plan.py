@@ -19,7 +19,7 @@ import numpy as np
 
 from contune.config import MACHINE_SETTINGS, Config
 from contune.errors import UserError
-from contune.eval.measures import TOP1, judged_by
+from contune.eval.measures import PIXELS, TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
@@ -168,7 +168,9 @@ class Outcome:
     def scores(self, column: str = TOP1) -> list[dict[str, Any]]:
         """What was measured of each run, with its seed. Raw pixels are the same for every seed, and count once."""
         results = self.results[:1] if self.row.pixels else self.results
-        found = [(result["seed"], judged_by(result, column, pixels=self.row.pixels)) for result in results]
+        found = [
+            (result["seed"], judged_by(result, column, prefix=PIXELS if self.row.pixels else "")) for result in results
+        ]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
     def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:

@@ -13,7 +13,7 @@ from contune.errors import UserError, unknown
 RESNET_MINI = "resnet-mini"
 MINI = {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
 """What makes `resnet-mini` of ResNet-18: one basic block per stage and half of its widths, 1.2 M parameters."""
-SMALL_IMAGE = 64
+SMALL_IMAGE = 32
 """`stem=auto` builds the 3×3 stem for images of up to this many pixels per side."""
 TOO_SMALL = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
 """What timm's model families raise if an image is too small for them."""

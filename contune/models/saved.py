@@ -1,4 +1,6 @@
-"""The files of a trained encoder: encoder.safetensors and classifier.safetensors. Loading them never unpickles.
+"""The files of a trained encoder, encoder.safetensors and classifier.safetensors, and weights to start from.
+
+Loading never unpickles.
 
 Shapes: N images, C channels, D features, K classes.
 """
@@ -10,20 +12,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from contune import device
 from contune.data.augment import eval_transform
 from contune.data.decode import RESIZES
 from contune.data.images import distinct
 from contune.errors import UserError
-from contune.files import atomic_file
-from contune.models.encoders import build_encoder
+from contune.files import atomic_file, expanded
+from contune.models.encoders import build_encoder, has_small_stem
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 LARGEST_IMAGE = 8192
@@ -125,6 +129,92 @@ def load_encoder(path: str | Path) -> ImageEncoder:
     except RuntimeError:
         raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
+
+
+class Weights(NamedTuple):
+    """Weights to start training from."""
+
+    title: str
+    tensors: dict[str, Tensor]
+    spec: EncoderSpec
+    """The network that they fit, and the images that it has learned from."""
+
+
+def find_weights(source: str, encoder: str) -> Weights:
+    """Weights by the name that timm gives them, from a run folder or an export, or from a file with a state dict.
+
+    Only a file needs to be told which `encoder` it fits.
+    """
+    path = expanded(source)
+    if not path.exists():
+        if not device.timm.is_model(source):
+            raise UserError(f"model.weights={source} is neither a file, a run folder nor a name of timm's weights.")
+        return _timm_weights(source)
+    if (path / "config.json").exists() and not (path / ENCODER_FILE).exists():  # an export for timm
+        return _timm_weights(f"local-dir:{path}")
+    file = path / ENCODER_FILE if path.is_dir() else path
+    if file.suffix == ".safetensors" and (not file.exists() or _was_written_by_contune(file)):
+        trained = load_encoder(file)
+        stem = "cifar" if has_small_stem(trained.backbone) else "imagenet"
+        spec = EncoderSpec(**{**asdict(trained.spec), "stem": stem})
+        return Weights(source, trained.backbone.state_dict(), spec)
+    return _state_dict(file, encoder)
+
+
+def _timm_weights(name: str) -> Weights:
+    if name.startswith("local-dir:") or device.timm.is_model_pretrained(name):
+        try:
+            model = device.timm.create_model(name, pretrained=True, num_classes=0)
+        except Exception as error:  # from the hub, the network and the files of its cache
+            raise UserError(
+                f"timm cannot load {name}: {' '.join(str(error).split())[:200]}. Without a network, download "
+                f"model.safetensors from huggingface.co/timm/{name}, and set model.weights=FILE and "
+                f"model.encoder={name.partition('.')[0]}."
+            ) from None
+        return Weights(f"{name} from timm", model.state_dict(), _timm_spec(model, model.pretrained_cfg["architecture"]))
+    raise UserError(f"timm has no pretrained weights for {name}. `timm.list_pretrained()` lists those it has.")
+
+
+def _timm_spec(model: Any, encoder: str) -> EncoderSpec:
+    about = model.pretrained_cfg
+    channels, image_size, _ = about["input_size"]
+    numbers = {"image_size": image_size, "channels": channels, "mean": about["mean"], "std": about["std"]}
+    return EncoderSpec(encoder=encoder, stem="imagenet", norm="batch", **numbers)
+
+
+def _state_dict(file: Path, encoder: str) -> Weights:
+    """Of `encoder` in timm, with or without its classifier, as other programs save it."""
+    try:
+        found = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
+        for wrapper in ("state_dict", "model_state_dict", "model"):
+            found = found.get(wrapper, found)
+        names = list(found)
+    except (*_DAMAGED, AttributeError, RuntimeError, EOFError, UnpicklingError):
+        raise UserError(f"{file} holds no state dict. Write one with torch.save(model.state_dict(), FILE).") from None
+    model = build_encoder(encoder, image_size=224, stem="imagenet")
+    expected = model.state_dict()
+    first = next(iter(expected))
+    prefix = next((name.removesuffix(first) for name in names if name.endswith(first)), "")  # `module.`, `backbone.`
+    tensors = {name: found.get(prefix + name) for name in expected}
+    missing = [name for name in expected if tensors[name] is None and not name.endswith("num_batches_tracked")]
+    if missing:
+        raise UserError(
+            f"{file} does not fit {encoder}: it has no {missing[0]} (and lacks {len(missing)} of {len(expected)} "
+            f"tensors); it begins with {', '.join(names[:3])}. Set model.encoder to the network it comes from."
+        )
+    spec = _timm_spec(model, encoder)
+    stem = found.get(f"{prefix}conv1.weight")
+    small = stem is not None and stem.shape[-1] == 3 and expected["conv1.weight"].shape[-1] == 7
+    spec = EncoderSpec(**{**asdict(spec), "stem": "cifar" if small else "imagenet"})
+    return Weights(str(file), {name: expected[name] if x is None else x for name, x in tensors.items()}, spec)
+
+
+def _was_written_by_contune(file: Path) -> bool:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return "contune" in (opened.metadata() or {})
+    except _DAMAGED:
+        return False
 
 
 def _checked_spec(about: dict[str, Any]) -> EncoderSpec:

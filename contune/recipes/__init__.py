@@ -6,7 +6,7 @@ Here are those for scikit-learn's 8×8 digits, the embedded default, and for you
 from collections.abc import Callable
 from functools import partial
 
-from contune.config import AugmentConfig, Config, DataConfig, ModelConfig, OptimConfig
+from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.errors import UserError, unknown
 from contune.methods import find_method
 from contune.recipes import paper, ssl
@@ -17,7 +17,7 @@ AUTO = ("method.k1=auto", "method.k2=auto")
 
 def digits() -> Config:
     """Handwritten digits, TCL, half a minute on a CPU: the default."""
-    return ssl.digits_base(views=2, epochs=20).override(AUTO)
+    return ssl.digits_base(views=2, epochs=20).override([*AUTO, "eval.start=true"])
 
 
 def digits_tcl() -> Config:
@@ -41,11 +41,22 @@ def digits_cross_entropy() -> Config:
 def images() -> Config:
     """Your images with labels: TCL, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER."""
     return Config(
-        data=DataConfig(name="images", image_size=128, resize="crop"),
+        data=DataConfig(name="images", image_size=128, resize="crop", val_fraction=0.1),
         augment=AugmentConfig(policy="simaugment-supervised", views=2),
         model=ModelConfig(encoder="resnet18"),
-        optim=OptimConfig(epochs=100, batch_images=64, lr=0.05, warmup_epochs=2),
+        optim=OptimConfig(name="adamw", epochs=100, batch_images=64, lr=1e-3, weight_decay=0.05, warmup_epochs=5),
+        eval=EvalConfig(start=True, every=5),
     ).override(AUTO)
+
+
+def images_finetune() -> Config:
+    """Your images with labels, from pretrained weights, 30 epochs; add data.path=FOLDER and model.weights."""
+    config = images()
+    config.data.image_size = None  # that of the weights
+    config.optim = OptimConfig(
+        name="adamw", epochs=30, batch_images=64, lr=3e-4, weight_decay=0.05, warmup_epochs=2, layer_decay=0.8
+    )
+    return config
 
 
 def images_ssl() -> Config:
@@ -69,6 +80,7 @@ RECIPES: dict[str, Recipe] = {
     "digits-ce": digits_cross_entropy,
     "digits-ssl": partial(ssl.recipe, "digits", "tcl-ssl"),
     "images": images,
+    "images-finetune": images_finetune,
     "images-ssl": images_ssl,
     **{
         f"{data}-{method}{ending}": partial(paper.recipe, data, method, epochs)

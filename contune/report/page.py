@@ -21,7 +21,7 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, START, judged_by
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -150,17 +150,18 @@ def write_report(
     # The header: what was trained on what, and how good it is.
     cards, first, note = [], None, ""
     for column, raw in ((LINEAR, LINEAR), (CLASSIFIER, LINEAR), (KNN, KNN)):
-        measure, baseline = judged_by(result, column), judged_by(result, raw, pixels=True)
+        measure = judged_by(result, column)
         if measure is None:
             continue
-        first, about, pixels = first or measure, MEASURES[measure["name"]], ""
-        if baseline is not None:
-            gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
-            pixels = f'<p>raw pixels {baseline["top1"]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
+        first, about, others = first or measure, MEASURES[measure["name"]], ""
+        for prefix, what in ((START, "before training"), (PIXELS, "raw pixels")):
+            if baseline := judged_by(result, raw, prefix=prefix):
+                gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
+                others += f'<p>{what} {baseline["top1"]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
 <p class="what">{about.title}</p>
 <p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
-{pixels}
+{others}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
     if first is not None:
@@ -194,6 +195,7 @@ def write_report(
         f"seed {escape(result['seed'])}",
     ]
     shown = f'<ul class="cards">\n{chr(10).join(cards)}\n</ul>\n<p class="lead">{note}</p>' if cards else missing(why)
+    shown += "".join(f'\n<p class="warning">{escape(warning)}</p>' for warning in result.get("warnings", ()))
     parts = [header("training report", f"{escape(style.title)} <span>on</span> {escape(data)}", facts, shown)]
     if result["measures"]:
         rows: list[tuple[str, ...]] = []

@@ -156,6 +156,8 @@ class Watch:
         """Steps that the guard has not seen, each with its loss and its largest gradient."""
         self.num_steps = 0
         self.warned: set[str] = set()
+        self.accuracy = ""
+        """The last validation, for the progress bar."""
 
     def begin(self, log: MetricsLog, advance: Advance) -> None:
         self.log, self.advance = log, advance
@@ -177,8 +179,18 @@ class Watch:
         if self.line is not None and self.line["copy"].has_arrived():
             self.catch_up()
 
-    def ask(self, step: int, epoch: float, lr: float, features_ND: Tensor, state: Mapping[str, Tensor]) -> None:
+    def ask(
+        self,
+        step: int,
+        epoch: float,
+        lr: float,
+        features_ND: Tensor,
+        state: Mapping[str, Tensor],
+        known: Mapping[str, float] | None = None,
+    ) -> None:
         """Ask for the means since the last call, over all processes, and for measures of this step's output.
+
+        Numbers that are `known` already join them.
 
         The previous line is shown now at the latest.
         """
@@ -195,6 +207,7 @@ class Watch:
             "lr": lr,
             "num_steps": self.num_steps,
             "counts": self.counts | dict.fromkeys(now, 1),
+            "known": known or {},
             "now": now.keys(),  # these belong to a single step and are no means
             "checked_steps": [number for number, _ in self.pending],
             "copy": HostCopy(torch.cat([distributed.mean(scalars), *checked])),
@@ -223,9 +236,12 @@ class Watch:
                 return
             means["skipped_steps"] = self.guard.num_skipped
         self._warn(means, step, epoch)
+        means |= line["known"]
+        if "val_top1" in means:
+            self.accuracy = f"  validation {100 * means['val_top1']:.1f} %"
         rate = line["num_steps"] * self.views_per_step / seconds
         self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
-        self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s")
+        self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s{self.accuracy}")
 
     def settle(self) -> None:
         """Show what was asked for, and let the guard see every step so far."""

@@ -1,25 +1,36 @@
 """Optimizers by name, LARS among them, and learning rates as a pure function of the step."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from math import cos, pi
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from contune import device
 from contune.methods.base import Method, ParameterGroup
 
 EPSILON = 1e-8
 
 
 def build_optimizer(
-    module: nn.Module, name: str, *, lr: float, momentum: float, weight_decay: float
+    module: nn.Module,
+    name: str,
+    *,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    encoder_rates: Mapping[Tensor, float] | None = None,
 ) -> torch.optim.Optimizer:
     """SGD and AdamW decay every parameter, as the authors do; LARS leaves one-dimensional ones alone.
 
     LARS has solo-learn's values, which the paper's self-supervised runs use: trust coefficient 0.02, ratio
     clipped at 1, no decay and no scaling of biases and batch-norm.
+
+    encoder_rates: the share of the rate for each parameter of the encoder, which then has groups of its own.
     """
+    encoder_rates = encoder_rates or {}
     groups = (
         module.parameter_groups()
         if isinstance(module, Method)
@@ -29,17 +40,16 @@ def build_optimizer(
 
     settings: list[dict[str, Any]] = []
     for group in groups:
-        parts = [(group.parameters, weight_decay)]
-        if name == "lars":
-            matrices = [parameter for parameter in group.parameters if parameter.dim() > 1]
-            others = [parameter for parameter in group.parameters if parameter.dim() <= 1]
-            parts = [(matrices, weight_decay), (others, 0.0)]
-        for parameters, decay in parts:
-            if parameters:
-                # On a GPU each group's rate is a tensor, so that a captured step sees it change.
-                rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-                own = {"params": parameters, "lr": rate, "weight_decay": decay, "constant": group.constant}
-                settings.append(own)
+        alike: dict[tuple[float, bool, float], list[nn.Parameter]] = {}
+        for parameter in group.parameters:
+            decay = 0.0 if name == "lars" and parameter.dim() <= 1 else weight_decay
+            own = encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
+            alike.setdefault(own, []).append(parameter)
+        for (share, in_encoder, decay), parameters in alike.items():
+            # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+            rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+            flags = {"constant": group.constant, "share": share, "in_encoder": in_encoder}
+            settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
     if name == "lars":
         return Lars(settings, lr=lr, momentum=momentum)
     if name == "sgd":
@@ -48,15 +58,23 @@ def build_optimizer(
     return kind(settings, fused=fused, capturable=fused)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Set the rate of all groups, except those whose rate is constant."""
+def layer_rates(encoder: nn.Module, decay: float) -> dict[Tensor, float]:
+    """decay^n for the parameters n layers below the encoder's last one, by timm's order of layers."""
+    timm_optim = import_module(f"{device.timm.__name__}.optim")
+    groups = timm_optim.param_groups_layer_decay(encoder, layer_decay=decay)
+    return {parameter: group["lr_scale"] for group in groups for parameter in group["params"]}
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, *, frozen: bool = False) -> None:
+    """Set the rate of all groups, except those whose rate is constant; of a frozen encoder to 0."""
     for group in optimizer.param_groups:
         if group.get("constant"):
             continue
+        rate = 0.0 if frozen and group.get("in_encoder") else lr * group.get("share", 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = lr
+            group["lr"] = rate
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,8 @@ from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
+from contune.eval.measures import KNN, LINEAR, MEASURES, START, judged_by
+from contune.eval.probes import extract_features
 from contune.files import atomic_file
 from contune.methods.base import Method
 from contune.models import load_encoder, save_encoder
@@ -30,6 +32,8 @@ from contune.train.trainer import Trainer
 
 SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
+CONTRASTIVE, STUCK = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "simclr"), 0.98
+"""Methods whose loss begins at that of random embeddings. They learned nothing if it keeps this share of it."""
 WriteReport = Callable[..., None]
 """Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
@@ -65,7 +69,12 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
     test_set, test_loader = setup.eval_set(), None
     if test_set is not None and distributed.is_main():
         test_loader = setup.loader(test_set, "test images")
-    trainer = Trainer(setup, method, train_loader, folder)
+    val_loader = None
+    if config.eval.every and setup.dataset.val is not None and train_loader.labels_N is not None:
+        val_loader = setup.loader(setup.dataset.val, "validation images")
+    elif config.optim.patience or config.run.keep == "best":
+        raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
+    trainer = Trainer(setup, method, train_loader, folder, val_loader)
     setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
     distributed.barrier()
     with folder.opened(config) if distributed.is_main() else nullcontext():
@@ -73,6 +82,12 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         if distributed.is_main() and setup.dataset.skipped:
             write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)
         say(describe(setup, method, str(trainer.engine)))
+        start = None
+        if config.eval.start and config.optim.epochs and test_loader is not None:
+            start = tuple(
+                extract_features(method.encoder, loader, setup.spec, autocast=setup.autocast)
+                for loader in (train_loader, test_loader)
+            )
         resumed_at = trainer.resume()
         if resumed_at:
             say(f"resuming from step {resumed_at:,} of {trainer.num_steps:,}")
@@ -87,7 +102,8 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
         evaluation = classifier = None
         if test_loader is not None:
-            evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, method.classifier)
+            extra = {"classifier": method.classifier, "start": start, "val": val_loader}
+            evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, **extra)
             classifier = evaluation.classifier
         if classifier is not None:
             save_classifier(folder.path / CLASSIFIER_FILE, classifier)
@@ -99,7 +115,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
             [] if evaluation is None else evaluation.scores,
             hardware=hardware_name(setup.device),
             seconds=trainer.seconds,
-            views_per_second=trainer.num_steps * trainer.views_per_step / (trainer.seconds or 1.0),
+            views_per_second=trainer.step * trainer.views_per_step / (trainer.seconds or 1.0),
         )
         if setup.dataset.skipped:
             result["skipped"] = len(setup.dataset.skipped)
@@ -107,6 +123,9 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         for circumstance in ("step", "epoch", "lr", "views_per_second"):
             result["last_logged"].pop(circumstance, None)
         result["curves"] = downsampled(metrics)
+        result["warnings"] = learned_nothing(result, metrics)
+        if val_loader is not None:
+            result["validation"] = {"top1": 100 * trainer.best["accuracy"], "epoch": trainer.best["epoch"]}
         if write_report is not None and config.run.report:
             with atomic_file(folder.report_file) as part:
                 write_report(
@@ -131,6 +150,24 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         return result
 
 
+def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, float]]) -> list[str]:
+    """A warning if the trained encoder is no better than the untrained one, or if the loss stayed where it began."""
+    advice = "Try another optim.lr, more optim.epochs, a milder augment.policy, or model.weights to start from."
+    texts = []
+    for column in (LINEAR, KNN):
+        after, before = judged_by(result, column), judged_by(result, column, prefix=START)
+        if after and before and after["top1"] <= before["top1"]:
+            texts.append(
+                f"{MEASURES[after['name']].title.lower()} {before['top1']:.1f} % before, {after['top1']:.1f} % now"
+            )
+    if len(texts) == 2:
+        return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
+    losses = [line["loss"] for line in metrics if "loss" in line]
+    if len(losses) > 1 and result["method"] in CONTRASTIVE and losses[-1] > STUCK * losses[0]:
+        return [f"The loss stayed at {losses[-1]:.2f}, near that of random embeddings. {advice}"]
+    return []
+
+
 def describe(setup: Setup, method: Method, engine: str) -> str:
     """Two lines on what is about to happen."""
     config, dataset, spec = setup.config, setup.dataset, setup.spec
@@ -144,7 +181,8 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
         f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}"
         f"{skipped}{f'; {setup.where_labels_may_be()}' if dataset.maybe_labels else ''}\n"
-        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters), "
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
+        f"{'random weights' if setup.weights is None else f'weights of {setup.weights.title}'}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
         f"{plural(batch * views, 'embedding')} a batch, on {hardware_name(setup.device)}, {engine}"
     )
@@ -184,9 +222,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     return build_result(config.to_dict(), evaluation.scores, hardware=hardware_name(setup.device))
 
 
-def _evaluate(
-    setup: Setup, encoder: nn.Module, train: Loader, test: Loader, classifier: nn.Linear | None = None
-) -> Evaluation:
+def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **extra: Any) -> Evaluation:
     config = setup.config
     return evaluate(
         encoder,
@@ -200,5 +236,5 @@ def _evaluate(
         seed=config.run.seed,
         autocast=setup.autocast,
         capture=CapturedStep if can_capture(setup.device) else None,
-        classifier=classifier,
+        **extra,
     )

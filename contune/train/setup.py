@@ -1,7 +1,7 @@
 """From a config to the parts of a run: data on the device, augmentation, encoder, method, the order of images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,8 +19,9 @@ from contune.errors import UserError
 from contune.files import expanded
 from contune.methods import find_method
 from contune.methods.base import Method
-from contune.models import EncoderSpec
+from contune.models import EncoderSpec, find_weights
 from contune.models.encoders import check_encoder_name
+from contune.models.saved import Weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,8 @@ class Setup:
     view_dtype: torch.dtype
     """Of augmented views. On a GPU: the dtype that the encoder's first convolution casts them to anyway."""
     num_classes: int
+    weights: Weights | None
+    """What training starts from; None: random weights."""
 
     def loader(self, images: ImageSet, title: str) -> Loader:
         data = self.config.data
@@ -82,14 +85,23 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
     spec: of a trained encoder, to feed images as it was trained.
     """
     device = choose_device(config.run.device)  # before the data, which may take a while
+    weights = None
     if spec is None:
         check_encoder_name(config.model.encoder)
+        # The name of a timm model may end in that of its weights: resnet18.a1_in1k.
+        if source := config.model.weights or (config.model.encoder if "." in config.model.encoder else None):
+            weights = find_weights(source, config.model.encoder.partition(".")[0])
     if dataset is None:
         dataset = open_dataset(config.data)
     # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
-    if spec is None:
+    if weights is not None:
+        if config.data.channels not in (None, weights.spec.channels):
+            raise UserError(f"the weights need data.channels={weights.spec.channels}")
+        size = config.data.image_size or weights.spec.image_size
+        spec = replace(weights.spec, image_size=size, resize=config.data.resize, bits=dataset.bits)
+    elif spec is None:
         channels = config.data.channels or dataset.channels
         mean, std = dataset.mean, dataset.std
         if channels != len(mean):
@@ -114,6 +126,7 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
         autocast=choose_autocast(config.run.precision, device),
         view_dtype=dtype if dtype and device.type == "cuda" else torch.float32,
         num_classes=len(dataset.class_names),
+        weights=weights,
     )
 
 
@@ -138,7 +151,7 @@ def open_dataset(data: DataConfig) -> Dataset:
 
 
 def build_method(setup: Setup) -> Method:
-    """The method on its device, with weights that depend on the seed alone."""
+    """The method on its device. Weights that are not loaded depend on the seed alone."""
     config, dataset = setup.config, setup.dataset
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
@@ -153,6 +166,13 @@ def build_method(setup: Setup) -> Method:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
     torch.manual_seed(config.run.seed)
     encoder = setup.spec.build()
+    if setup.weights is not None:
+        try:
+            encoder.load_state_dict(setup.weights.tensors)
+        except RuntimeError as error:
+            raise UserError(
+                f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"
+            ) from None
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from contune import distributed
 from contune.config import Config
-from contune.console import progress
+from contune.console import progress, say
 from contune.data.augment import Mix
 from contune.data.loader import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
+from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
 from contune.run import RunFolder
 from contune.train.engine import (
@@ -33,7 +34,7 @@ from contune.train.engine import (
 )
 from contune.train.log import MetricsLog, load_checkpoint, save_checkpoint
 from contune.train.monitors import Guard, OnlineProbe, Watch
-from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
+from contune.train.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
 from contune.train.setup import Setup, epoch_indices, local_batch
 from contune.train.signals import Stopped, put_off
 
@@ -48,9 +49,15 @@ USUAL_INTERVAL, LINES_OF_A_CURVE = 20, 50
 class Trainer:
     """Trains a method on a loader's images and leaves checkpoints and metrics in a run folder."""
 
-    def __init__(self, setup: Setup, method: Method, loader: Loader, folder: RunFolder) -> None:
+    def __init__(
+        self, setup: Setup, method: Method, loader: Loader, folder: RunFolder, val_loader: Loader | None = None
+    ) -> None:
         config = setup.config
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
+        self.val_loader = val_loader
+        self.best: dict[str, float] = {"accuracy": -1.0, "epoch": 0, "num_worse": 0}
+        """The best validation so far, and how many have followed it."""
+        self.best_weights: dict[str, Tensor] = {}
         self.optim, self.run = config.optim, config.run
         num_rows = local_batch(config, len(loader))
         self.rows = slice(distributed.rank() * num_rows, (distributed.rank() + 1) * num_rows)
@@ -78,9 +85,16 @@ class Trainer:
         self.model = distributed.wrap(method, setup.device)
         if self.engine.compiled:
             self.model = compiled(self.model)
-        optim = self.optim
+        optim, rates = self.optim, None
+        if optim.layer_decay < 1 or optim.freeze_epochs:
+            rates = layer_rates(method.encoder, optim.layer_decay)
         self.optimizer = build_optimizer(
-            method, optim.name, lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay
+            method,
+            optim.name,
+            lr=optim.lr,
+            momentum=optim.momentum,
+            weight_decay=optim.weight_decay,
+            encoder_rates=rates,
         )
         self.probe: OnlineProbe | None = None
         if config.eval.online:
@@ -123,9 +137,15 @@ class Trainer:
             for images_BCHW, labels_B in self._batches():
                 metrics = self.take_step(images_BCHW, labels_B)
                 self.watch.add(self.step, metrics)
-                logs = self.step % self.log_every == 0 or self.step == self.num_steps
+                epoch = self.step / self.steps_per_epoch
+                validates = self.val_loader is not None and epoch % self.setup.config.eval.every == 0
+                logs = self.step % self.log_every == 0 or self.step == self.num_steps or validates
                 if logs:
-                    self.watch.ask(self.step, self.step / self.steps_per_epoch, self.lr, *self.measured)
+                    validated = self._validate() if validates else {}
+                    self.watch.ask(self.step, epoch, self.lr, *self.measured, validated)
+                if 0 < self.optim.patience <= self.best["num_worse"]:
+                    say(f"stopped at epoch {epoch:g}: validation was best at epoch {self.best['epoch']}")
+                    break
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
                     flag = float(stopped)
@@ -138,6 +158,25 @@ class Trainer:
                     distributed.barrier()
                     raise Stopped
             self._save(started)
+        if self.best_weights:
+            self.method.load_state_dict(self.best_weights)
+
+    def _validate(self) -> dict[str, float]:
+        """kNN accuracy of the validation images among training images."""
+        assert self.val_loader is not None
+        share = torch.zeros((), device=self.setup.device)
+        if distributed.is_main():
+            share += validation_accuracy(
+                self.method.encoder, self.loader, self.val_loader, self.setup.spec, self.setup.num_classes,
+                autocast=self.setup.autocast,
+            )  # fmt: skip
+        accuracy = distributed.total(share).item()
+        self.best["num_worse"] += 1
+        if accuracy > self.best["accuracy"]:
+            self.best = {"accuracy": accuracy, "epoch": self.step // self.steps_per_epoch, "num_worse": 0}
+            if self.run.keep == "best":
+                self.best_weights = {name: tensor.clone() for name, tensor in self.method.state_dict().items()}
+        return {"val_top1": accuracy}
 
     def take_step(self, images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
         """One step on a batch; the host does not wait for it."""
@@ -151,8 +190,9 @@ class Trainer:
             warmup_epochs=optim.warmup_epochs,
             final_lr=optim.final_lr,
         )
-        set_learning_rate(self.optimizer, self.lr)
-        self.method.set_time(self.step / self.steps_per_epoch, optim.epochs)
+        epoch = self.step / self.steps_per_epoch
+        set_learning_rate(self.optimizer, self.lr, frozen=epoch < optim.freeze_epochs)
+        self.method.set_time(epoch, optim.epochs)
         self.generator.manual_seed(mixed_seed(self.run.seed, AUGMENT_STREAM, self.step))
         metrics = self.run_step(images_BCHW, labels_B)
         self.step += 1
@@ -210,6 +250,8 @@ class Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "method": self.method.state_dict(),
                 "meter": {"sums": self.watch.sums, "counts": self.watch.counts},
+                "best": self.best,
+                "best_weights": self.best_weights,
             }
             if self.probe is not None:
                 state["probe"] = self.probe.state_dict()
@@ -228,6 +270,7 @@ class Trainer:
                 torch.set_rng_state(state["random"].cpu())
                 load_moments(self.optimizer, state["optimizer"])
                 self.method.load_state_dict(state["method"])
+                self.best, self.best_weights = state["best"], state["best_weights"]
                 if self.probe is not None:
                     self.probe.load_state_dict(state["probe"])
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -245,6 +288,6 @@ class Trainer:
         del self.run_step, self.model, self.watch
         vars(self).pop("measured", None)  # missing after 0 steps
         self.optimizer.zero_grad(set_to_none=True)
-        self.probe = None
+        self.probe, self.best_weights = None, {}
         if self.setup.device.type == "cuda":
             torch.cuda.empty_cache()
