@@ -58,7 +58,7 @@ def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
     for key, value in {"optim.lr": "0.1", "method.k1": "5000", "data.path": "none", "run.report": "true"}.items():
         assert re.search(rf"^{key}={value}  \(.+\)\n    \w+ \w+", printed, re.MULTILINE)
     assert {line.split("=")[0] for line in printed.splitlines()[::2]} == set(KEYS)
-    assert [line.split()[0] for line in succeed("settings", "optim.l").out.splitlines()[::2]] == ["optim.lr=0.1"]
+    assert [line.split()[0] for line in succeed("settings", "optim.lr").out.splitlines()[::2]] == ["optim.lr=0.1"]
     assert_sentence(contune("settings", "optim.lrr"), "optim.lr")
 
 
@@ -83,7 +83,7 @@ def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -
     steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert steps == [5, 10, 15, 20, 25, 28]
     assert [measure["name"] for measure in result["measures"]] == [
-        "linear-fast", "knn", "pixels-linear-fast", "pixels-knn",
+        "linear-fast", "knn", "start-linear-fast", "start-knn", "pixels-linear-fast", "pixels-knn",
     ]  # fmt: skip
     for measure in result["measures"]:
         assert f"{measure['top1']:.2f}" in printed

@@ -97,7 +97,7 @@ def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     num_rows, order_R = len(pairs.x_RD), pairs.order_R
     part_SKR = _floats(pairs, grid[1], 7 if settings.kind == "auto" else 6, num_rows)
     inputs, sizes = arguments
-    to_log2, k1 = LOG2_E / settings.temperature, _first_number(settings)
+    to_log2, (k1, _) = LOG2_E / settings.temperature, _first_number(settings)
     _kernels().statistics_kernel[grid](*inputs, part_SKR, *sizes, to_log2, k1, settings.k2, **options)
     stats_4R = _floats(pairs, 4, num_rows)
     order = stats_4R if order_R is None else order_R
@@ -158,7 +158,7 @@ def gradient(
 
     row_5R = factors(rows, num_rows, pairs.order_R)
     column_5C = row_5R if columns is rows else factors(columns, len(pairs.y_CD), pairs.order_C)
-    numbers = (LOG2_E / settings.temperature, _pull_factor(settings), settings.k2)
+    numbers = (LOG2_E / settings.temperature, _first_number(settings)[1], settings.k2)
     if options["RESIDENT"]:
         part_SRD = _floats(pairs, grid[1], num_rows, dim)
         _kernels().gradient_kernel[grid](*inputs, row_5R, column_5C, part_SRD, *sizes, *numbers, 0, num_rows, **options)
@@ -207,24 +207,24 @@ def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tupl
         "PULLS": settings.k1 > 0 and not settings.relative,
         "KIND": settings.kind,
         "PRECISION": "tf32x3" if settings.precision == "high" else "tf32",
-        **_classes(*pairs.labels_C.shape[1:], fit=dim <= 128 or pairs.x_RD.dtype == torch.float16),
         **tile,
+        **_classes(*pairs.labels_C.shape[1:], fit=dim <= 128 or pairs.x_RD.dtype == torch.float16),
     }
     return (blocks, -(-tiles // max(1, tiles_per_split))), (inputs, sizes), options
 
 
 def _classes(classes: int = 0, *, fit: bool = True) -> dict[str, int]:
-    """Columns of a label matrix, and how many of them a program takes at a time: all, if they fit beside embeddings."""
-    return {"CLASSES": classes, "BC": padded(classes) if classes <= (RESIDENT_CLASSES if fit else 64) else 64}
+    """Columns of a label matrix, and how many of them a program takes at a time: all, if they fit in shared memory."""
+    columns = {"CLASSES": classes, "BC": padded(classes) if classes <= (RESIDENT_CLASSES if fit else 64) else 64}
+    return columns if fit or not classes else {**columns, "num_stages": 1}
 
 
-def _first_number(settings: LossSettings) -> float:
-    """What the kernels call k1."""
-    return settings.epsilon * LOG2_E if settings.kind == "sincere" and settings.epsilon is not None else settings.k1
-
-
-def _pull_factor(settings: LossSettings) -> float:
-    return _first_number(settings) * (1.0 if settings.kind == "sincere" else settings.temperature)
+def _first_number(settings: LossSettings) -> tuple[float, float]:
+    """What the kernels call k1, and `pull_factor`."""
+    if settings.epsilon is not None:
+        epsilon = settings.epsilon * LOG2_E if settings.kind == "sincere" else settings.k1
+        return epsilon, epsilon
+    return settings.k1, settings.k1 * settings.temperature
 
 
 def _tile(x_RD: Tensor) -> dict[str, int]:
@@ -289,7 +289,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
     num, dim = z_ND.shape
     temperature, _, k2, _, precision = settings[:5]
-    k1, kind, pulls = _first_number(settings), settings.kind, settings.k1 > 0 and not settings.relative
+    (k1, pull_factor), kind, pulls = _first_number(settings), settings.kind, settings.k1 > 0 and not settings.relative
     mean, scale, to_log2 = (
         settings.reduction == "mean",
         HALF_SCALE if precision == "fast" else 1.0,
@@ -299,7 +299,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
     statistics_arguments = (anchors_7N, num, *z_ND.stride(), to_log2, temperature, k1, k2, scale)
     gradient_arguments = (
-        anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, _pull_factor(settings), k2, scale, mean
+        anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, pull_factor, k2, scale, mean
     )  # fmt: skip
     constants = _small_constants(dim, precision, kind, pulls, *labels_N.shape[1:])
     aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is

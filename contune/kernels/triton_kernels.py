@@ -371,7 +371,7 @@ def statistics_kernel(
         w_MN = overlaps(
             row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
         )
-        banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
+        banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, w_MN, banded, row_labels, own, cols, last, column_label_ptr,
             top, denominator, similarity, count, inner_top, inner, attracted,
@@ -541,7 +541,7 @@ def gradient_kernel(
         w_MN = overlaps(
             row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
         )
-        banded = ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
+        banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
         h_MN = coefficients(
             s_MN, w_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, column_ptr,

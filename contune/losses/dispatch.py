@@ -51,10 +51,9 @@ def pair_loss(
         z, candidates = z.to(dtype), candidates.to(dtype)
     wide = torch.float64 if z.dtype == torch.float64 else torch.float32
     is_matrix = labels is not None and labels.dim() == 2
-    labels, candidate_labels = (
-        None if y is None else y.to(z.device, wide if is_matrix else torch.int64).contiguous()
-        for y in (labels, candidate_labels)
-    )
+    label_type = wide if is_matrix else torch.int64
+    labels = None if labels is None else labels.to(z.device, label_type).contiguous()
+    candidate_labels = None if candidate_labels is None else candidate_labels.to(z.device, label_type).contiguous()
 
     spread = distributed and world_size() > 1
     learns_temperature = isinstance(settings.temperature, Tensor)
@@ -90,7 +89,7 @@ def pair_loss(
 
     weights = None if positives is None else positives.to(z.device, wide)
     need = POSITIVE if settings.epsilon is None else POSITIVE_AND_NEGATIVE
-    with torch.autocast(z.device.type, enabled=False):
+    with autograd.without_autocast(z.device.type):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
@@ -124,18 +123,22 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
             raise unknown(name, value, choices)
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
-    learnt = isinstance(temperature, Tensor) and temperature.requires_grad
-    k1, k2 = (check_number(name, getattr(settings, name)) for name in ("k1", "k2"))
+    k1, k2 = check_number("k1", settings.k1), check_number("k2", settings.k2)
     if settings.epsilon is not None and settings.epsilon != math.inf:
         settings = settings._replace(epsilon=check_number("epsilon", settings.epsilon))
-    for name in ("k1", "k2"):
-        if isinstance(getattr(settings, name), Tensor) and getattr(settings, name).requires_grad:
+    if type(temperature) is type(settings.k1) is type(settings.k2) is float:
+        return settings
+    for name, value in (("k1", settings.k1), ("k2", settings.k2)):
+        if isinstance(value, Tensor) and value.requires_grad:
             raise UserError(f"{name} is not differentiable. Pass {name}.item().")
+    learnt = isinstance(temperature, Tensor) and temperature.requires_grad
     return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)
 
 
 def check_number(name: str, value: object, *, zero: bool = True) -> float:
     """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
+    if type(value) is float and 0 < value < math.inf:
+        return value
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
         raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
@@ -149,7 +152,7 @@ def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, can
     """
     num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
     for x in (*rows, *tensors, positives):
-        if isinstance(x, Tensor) and (x.device.type == "meta" or x.is_nested or x.layout != torch.strided):
+        if isinstance(x, Tensor) and (x.is_meta or x.is_nested or x.layout != torch.strided):
             raise UserError("Pass dense tensors. Sparse and nested ones, and those on device meta, cannot be compared.")
     for i in range(2):
         has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3

@@ -33,8 +33,8 @@ class PairwiseMethod(Method):
 
     @dataclass(kw_only=True)
     class Settings(Method.Settings):
-        projector_hidden: int | None = ranged(None, low=1)
-        """Size of the projector's hidden layer. None: the encoder's number of features."""
+        projector_hidden: int | None = ranged(None, low=0)
+        """Size of the projector's hidden layer. None: the encoder's number of features. 0: a linear projector."""
         projector_dim: int = ranged(128, low=1)
         """Size of the embedding that the loss sees."""
 
@@ -43,9 +43,8 @@ class PairwiseMethod(Method):
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
         # The paper: "a MLP with one hidden layer", without batch-norm.
-        self.projector = mlp(
-            [num_features, settings.projector_hidden or num_features, settings.projector_dim], norm=False
-        )
+        hidden = num_features if settings.projector_hidden is None else settings.projector_hidden
+        self.projector = mlp([num_features, *([hidden] if hidden else []), settings.projector_dim], norm=False)
 
     @property
     def knobs(self) -> LossSettings | None:

@@ -28,6 +28,7 @@ CURVE_POINTS = 400
 CURVES = {
     "loss": ("Loss", "What training minimizes. Lower is better for the same method and settings."),
     "train_top1": ("Training accuracy, %", "Augmented training images that are classified right. Higher is better."),
+    "val_top1": ("Validation accuracy, %", "kNN on held-out images. Higher is better."),
     "online_top1": ("Online probe accuracy, %", "A linear classifier trained on the side. Higher is better."),
     "online_loss": ("Online probe loss", "The cross-entropy of that classifier. Lower is better."),
     "positive_gradient": ("Pull of positives", "Mean gradient from positives. It falls as they come together."),
