@@ -9,7 +9,6 @@ split cannot tell apart, the simplest are chosen. The test split is never used.
 """
 
 import json
-import platform
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -248,56 +247,32 @@ RANDOM_TRIALS = 6
 STREAM = 11
 
 
-def open_study(url: str, name: str) -> "optuna.Study":
-    """Creates the study, or loads it to resume."""
+def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> list[Trial]:
+    """So many trials, of the recipe's own values, automatic ones and the paper's first.
+
+    A repeated search asks for the same values in the same order, and the runner reuses finished runs: it resumes.
+    """
     try:
         import optuna
     except ImportError:
         raise UserError("--how search needs Optuna: `pip install contune[tune]`; or use --how paper") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        return optuna.create_study(storage=url, study_name=name, direction="maximize", load_if_exists=True)
-    except Exception as error:  # SQLAlchemy and the drivers of databases raise nearly anything
-        reason = str(error.__cause__ or error).splitlines()[0]
-        raise UserError(f"cannot open the study at {url}: {reason}; use a URL such as sqlite:///s.db") from None
-
-
-def search(study: "optuna.Study", runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> list[Trial]:
-    """Adds trials until the study has `num_trials`, the recipe's own values and the paper's first; returns all.
-
-    Several hosts may share a study. Each trial has an owner, who resumes it after a stop.
-    """
-    import optuna
-    from optuna.trial import TrialState
-
-    def trials_in(*states: TrialState) -> "list[optuna.trial.FrozenTrial]":
-        return study.get_trials(deepcopy=False, states=states or None)
-
-    owner = f"{platform.node()}:{runner.folder.resolve()}"
+    study = optuna.create_study(direction="maximize")
     for values in runner.defaults:  # also those outside of the ranges, from which TPE does not learn
-        if all(known.user_attrs.get("values") != list(values) for known in trials_in()):
-            study.enqueue_trial(_parameters(values, ranges), user_attrs={"values": list(values)})
+        study.enqueue_trial(_parameters(values, ranges), user_attrs={"values": list(values)})
+    found: list[Trial] = []
     failures = 0
-    while True:
-        begun = [t for t in trials_in(TrialState.RUNNING) if t.user_attrs.get("owner") == owner]
-        batch = [(optuna.Trial(study, t._trial_id), Values(*t.user_attrs["values"])) for t in begun[: runner.parallel]]
-        while not begun and len(batch) < runner.parallel and not runner.is_over:
-            if len(trials_in(TrialState.RUNNING, TrialState.COMPLETE)) >= num_trials:
-                break
-            batch.append(_ask(study, owner, ranges, seed))
-        if not batch:
-            break
+    while len(found) < num_trials and not runner.is_over:
+        batch = [_ask(study, ranges, seed) for _ in range(min(runner.parallel, num_trials - len(found)))]
         trials = runner.run([values for _, values in batch])
         for (asked, _), trial in zip(batch, trials, strict=True):
-            asked.set_user_attr("trial", {key: value for key, value in asdict(trial).items() if key != "values"})
-            study.tell(asked, trial.linear_top1, state=TrialState.FAIL if trial.linear_top1 is None else None)
+            state = optuna.trial.TrialState.FAIL if trial.linear_top1 is None else None
+            study.tell(asked, trial.linear_top1, state=state)
+        found += trials
         failures = failures + 1 if all(trial.error for trial in trials) else 0
         if failures == 2:  # batches in a row: it is not the values
             raise UserError(trials[0].error)
-    if elsewhere := len(trials_in(TrialState.RUNNING)):
-        say(f"without {plural(elsewhere, 'running trial')} of other hosts; repeat the command later to include them")
-    ended = [t.user_attrs for t in trials_in() if "trial" in t.user_attrs]
-    return [Trial(values=Values(*noted["values"]), **noted["trial"]) for noted in ended]
+    return found
 
 
 def _parameters(values: Values, ranges: Ranges) -> dict[str, Any]:
@@ -307,11 +282,11 @@ def _parameters(values: Values, ranges: Ranges) -> dict[str, Any]:
     return found if all(fits) else {}
 
 
-def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple[optuna.Trial, Values]":
+def _ask(study: "optuna.Study", ranges: Ranges, seed: int) -> "tuple[optuna.Trial, Values]":
     import optuna
 
     trial = study.ask()
-    # Seeded by the trial's number, so that an interrupted study proposes what it would have proposed.
+    # Seeded by the trial's number, so that a repeated search proposes the same.
     study.sampler = optuna.samplers.TPESampler(
         seed=mixed_seed(seed, STREAM, trial.number) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
     )
@@ -324,8 +299,6 @@ def _ask(study: "optuna.Study", owner: str, ranges: Ranges, seed: int) -> "tuple
             values = AUTO_VALUES._replace(r=float(f"{found['r']:.2g}"))
         else:
             values = Values(float(f"{found['k1']:.3g}"), round(found["k2"], 2))
-    trial.set_user_attr("values", list(values))
-    trial.set_user_attr("owner", owner)
     return trial, values
 
 
@@ -376,7 +349,6 @@ def tune(
     parallel: int | None = None,
     minutes: float | None = None,
     ranges: Ranges = SEARCHED,
-    storage: str | None = None,
 ) -> Tuned:
     """Tunes `config`, which is the recipe with these overrides, and writes tune.json into the folder.
 
@@ -417,9 +389,7 @@ def tune(
     elif how == "advise":
         trials = advised(runner, dataset.train.labels)
     else:
-        url = storage or f"sqlite:///{(folder / 'study.db').resolve()}"
-        study = open_study(url, f"{short.data.name}-{short.fingerprint()}")
-        trials = search(study, runner, ranges, num_trials, short.run.seed)
+        trials = search(runner, ranges, num_trials, short.run.seed)
     choice = best(trials)
     if choice is None:
         errors = [trial.error for trial in trials if trial.error]

@@ -68,12 +68,8 @@ def made_up(folder: Path, kind: type[Runner] = MadeUpRunner, **changes: Any) -> 
     return kind(config=config, folder=folder, **options)
 
 
-def find(
-    runner: Runner, num_trials: int = 8, *, seed: int = 0, ranges: Ranges = SEARCHED, url: str = ""
-) -> list[Trial]:
-    runner.folder.mkdir(parents=True, exist_ok=True)
-    study = tune.open_study(url or f"sqlite:///{runner.folder}/study.db", "study")
-    return tune.search(study, runner, ranges, num_trials, seed)
+def find(runner: Runner, num_trials: int = 8, *, seed: int = 0, ranges: Ranges = SEARCHED) -> list[Trial]:
+    return tune.search(runner, ranges, num_trials, seed)
 
 
 # Values and trials
@@ -151,29 +147,15 @@ def test_r_is_searched_instead_of_k1_and_k2(tmp_path: Path) -> None:
     assert len({trial.values.r for trial in trials}) > 5
 
 
-def test_an_interrupted_search_resumes_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_a_repeated_search_asks_for_the_same_values(tmp_path: Path) -> None:
+    """So an interrupted one resumes: the runner reuses finished runs."""
     with pytest.raises(KeyboardInterrupt):
-        find(made_up(tmp_path / "stopped", stop_after=2))
-    again = made_up(tmp_path / "stopped")
-    whole = find(made_up(tmp_path / "whole"))
-    assert find(again) == whole
-    assert sum(map(len, again.batches)) == 8 - 2 * 2
-    finished = made_up(tmp_path / "whole")
-    assert find(finished) == whole
-    assert finished.batches == []
-    assert find(made_up(tmp_path / "other"), seed=1)[2:] != whole[2:]
-
-
-def test_two_hosts_share_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"sqlite:///{tmp_path / 'shared.db'}"
-    with pytest.raises(KeyboardInterrupt):  # this host is in the middle of its second batch when the other comes
-        find(made_up(tmp_path / "one", stop_after=1), url=url)
-    other = made_up(tmp_path / "other")
-    trials = find(other, url=url)
-    assert "without 2 running trials of other hosts" in capsys.readouterr().out
-    assert Values(500, 1) not in [values for batch in other.batches for values in batch]
-    assert len(trials) == 6
-    assert len(find(made_up(tmp_path / "one"), url=url)) == 8
+        find(stopped := made_up(tmp_path, stop_after=2))
+    whole = made_up(tmp_path)
+    trials = find(whole)
+    assert stopped.batches == whole.batches[:2]
+    assert find(made_up(tmp_path)) == trials
+    assert find(made_up(tmp_path), seed=1)[2:] != trials[2:]
 
 
 def test_ranges_and_time_are_kept(tmp_path: Path) -> None:
@@ -185,12 +167,10 @@ def test_ranges_and_time_are_kept(tmp_path: Path) -> None:
     assert find(made_up(tmp_path / "b", until=0.0)) == []
 
 
-def test_a_study_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="study"):
-        tune.open_study("foo://bar", "study")
+def test_without_optuna_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     with pytest.raises(UserError, match="pip install"):
-        tune.open_study("sqlite:///x.db", "study")
+        find(made_up(tmp_path))
 
 
 # --how paper

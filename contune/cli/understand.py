@@ -159,7 +159,6 @@ def tune(
     k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
     r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
-    storage: Annotated[str | None, typer.Option(help="URL of a database that hosts of a search share.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
 ) -> None:
     """Find k1 and k2 of TCL, or r, with short runs on a validation split.
@@ -178,7 +177,7 @@ def tune(
 
     refuse_torchrun("contune tune")
     way = how or ("paper" if find_spec("optuna") is None else "search")
-    for option, value in (("--trials", trials), ("--storage", storage), ("--k1", k1), ("--k2", k2), ("--r", r)):
+    for option, value in (("--trials", trials), ("--k1", k1), ("--k2", k2), ("--r", r)):
         if value is not None and way != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
     if not how and way == "paper":
@@ -199,7 +198,6 @@ def tune(
         parallel=parallel,
         minutes=minutes,
         ranges=asked if r else {**SEARCHED, **asked},
-        storage=storage,
     )
     say()
     show_table(COLUMNS, tuned.rows(), numbers=COLUMNS[1:6])

@@ -128,8 +128,9 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
         settings = settings._replace(epsilon=check_number("epsilon", settings.epsilon))
     if type(temperature) is type(settings.k1) is type(settings.k2) is float:
         return settings
-    for name, value in (("k1", settings.k1), ("k2", settings.k2)):
-        if isinstance(value, Tensor) and value.requires_grad:
+    constants: dict[str, Any] = {"k1": settings.k1, "k2": settings.k2}
+    for name, constant in constants.items():
+        if isinstance(constant, Tensor) and constant.requires_grad:
             raise UserError(f"{name} is not differentiable. Pass {name}.item().")
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
     return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)

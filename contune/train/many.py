@@ -5,12 +5,10 @@ stopped takes nothing from the others, and finished runs are reused.
 """
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -57,14 +55,10 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     waiting = [number for number, result in enumerate(results) if result is None]
     num_runs = max(1, min(parallel, len(waiting)))
     running: dict[Connection, _Run] = {}
-    sharing: AbstractContextManager[dict[str, str]] = nullcontext({})
-    if num_runs > 1 and _on_gpu(jobs):
-        sharing = gpu_sharing()
     with (
         progress_of_many([job.title or job.folder.name for job in jobs]) as show,
         TemporaryDirectory() as logs,
         stoppable(),
-        sharing as environment,
         _all_stopped(running),
     ):
         for number, known in enumerate(results):
@@ -74,7 +68,7 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
             while waiting and len(running) < parallel:
                 number = waiting.pop(0)
                 with put_off():  # so that no process is started and then forgotten
-                    run = _Run(number, jobs[number], num_runs, Path(logs) / str(number), environment)
+                    run = _Run(number, jobs[number], num_runs, Path(logs) / str(number))
                     running[run.reports] = run
                 show(number, ProgressUpdate("starting", 0, 1, ""))
             for reports in wait(list(running)):
@@ -116,28 +110,25 @@ def _ended(result: dict[str, Any]) -> ProgressUpdate:
 class _Run:
     """A job in its process, from start to result."""
 
-    def __init__(self, number: int, job: Job, num_runs: int, log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, number: int, job: Job, num_runs: int, log: Path) -> None:
         self.number, self.job, self.log = number, job, log
         self.error: str | None = None
         context = get_context("spawn")
         self.reports, theirs = context.Pipe(duplex=False)
         self.process: SpawnProcess = context.Process(target=_work, args=(job, num_runs, log, theirs))
         # Libraries read the number of threads when they are loaded.
-        variables = {"OMP_NUM_THREADS": str(threads_of_each(num_runs)), **environment}
-        before = {name: os.environ.get(name) for name in variables}
+        before = os.environ.get("OMP_NUM_THREADS")
         resource_tracker.ensure_running()  # else it starts with the first process and unblocks signals
         # A process started with Ctrl-C blocked never sees it. The process that started it decides when to stop.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            os.environ.update(variables)
+            os.environ["OMP_NUM_THREADS"] = str(threads_of_each(num_runs))
             self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+            del os.environ["OMP_NUM_THREADS"]
+            if before is not None:
+                os.environ["OMP_NUM_THREADS"] = before
         theirs.close()  # so that the connection ends with the process
 
     def receive(self) -> ProgressUpdate | None:
@@ -211,46 +202,3 @@ def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
         sys.exit(RESUME_CODE)
     if num_runs > 1:
         folder.write_result({**result, "note": f"up to {num_runs} runs at a time shared this machine"})
-
-
-MPS_CONTROL = "nvidia-cuda-mps-control"
-MPS_PIPES, MPS_LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-FIRST_CONTEXT = "import torch; torch.zeros(1, device='cuda')"
-"""A program that only opens the GPU: without rights the service starts and serves nobody."""
-
-
-@contextmanager
-def gpu_sharing() -> Iterator[dict[str, str]]:
-    """Environment variables for processes that share a GPU, from NVIDIA's multi-process service (MPS).
-
-    Without MPS the processes take turns, even if one's kernels do not fill the device. Its daemon comes with the
-    driver; this one has its own folder and ends with the runs. Yields {} if there is no service, or one runs already.
-    """
-    if MPS_PIPES in os.environ or Path("/tmp/nvidia-mps").exists() or shutil.which(MPS_CONTROL) is None:
-        yield {}
-        return
-
-    def succeeds(command: list[str], line: str = "") -> bool:
-        """In a new session, because Ctrl-C is for the runs, which need the service to end well."""
-        with suppress(OSError, subprocess.SubprocessError):
-            ended = subprocess.run(
-                command,
-                env=os.environ | environment,
-                input=line,
-                text=True,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=30.0,
-                start_new_session=True,
-            )
-            return ended.returncode == 0
-        return False
-
-    with TemporaryDirectory(prefix="contune-mps-", ignore_cleanup_errors=True) as folder:
-        environment = {MPS_PIPES: folder, MPS_LOGS: folder}
-        started = succeeds([MPS_CONTROL, "-d"])
-        try:
-            yield environment if started and succeeds([sys.executable, "-c", FIRST_CONTEXT]) else {}
-        finally:
-            if started:
-                succeeds([MPS_CONTROL], "quit\n")

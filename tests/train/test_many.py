@@ -17,7 +17,7 @@ from contune.config import Config
 from contune.recipes import RECIPES
 from contune.run import RunFolder
 from contune.train import many
-from contune.train.many import MPS_CONTROL, MPS_LOGS, MPS_PIPES, Job, default_parallel, gpu_sharing, run_many
+from contune.train.many import Job, default_parallel, run_many
 
 SETTINGS = (
     "optim.epochs=2", "data.val_fraction=0.6", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", *PLAIN
@@ -35,10 +35,10 @@ def makes_a_mistake(config: Config, folder: RunFolder) -> dict[str, Any]:
 
 
 def looks_around(config: Config, folder: RunFolder) -> dict[str, Any]:
-    """Work of another process: whether Ctrl-C in the terminal would reach it, and where MPS is."""
+    """Work of another process: whether Ctrl-C in the terminal would reach it."""
     folder.path.mkdir()
     heard = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    result: dict[str, Any] = read_json(REAL) | {"heard": heard, "pipes": os.environ.get(MPS_PIPES, "")}
+    result: dict[str, Any] = read_json(REAL) | {"heard": heard}
     folder.write_result(result)
     return result
 
@@ -154,51 +154,8 @@ def test_how_many_runs_and_threads_at_a_time(tmp_path: Path, monkeypatch: pytest
     assert [many.threads_of_each(num) for num in (1, 6)] == [3, 2]
 
 
-@pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a pretended MPS writes its arguments, its input and its folder."""
-    folder, written = tmp_path / "bin", tmp_path / "calls"
-    folder.mkdir()
-    program = folder / MPS_CONTROL
-    program.write_text(f'#!/bin/sh\necho "$* $(cat) ${MPS_PIPES} ${MPS_LOGS}" >> {written}\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(many, "FIRST_CONTEXT", "")
-    return written
-
-
-def test_mps_runs_for_as_long_as_it_is_needed(calls: Path) -> None:
-    with gpu_sharing() as environment:
-        folder = environment[MPS_PIPES]
-        assert environment == {MPS_PIPES: folder, MPS_LOGS: folder}
-        assert calls.read_text().split() == ["-d", folder, folder]
-    assert calls.read_text().splitlines()[1].split() == ["quit", folder, folder]
-    assert not Path(folder).exists()
-
-
-@pytest.mark.parametrize("reason", ["runs already", "serves nobody", "is missing", "refuses"])
-def test_mps_is_not_used(reason: str, calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if reason == "runs already":
-        monkeypatch.setenv(MPS_PIPES, "theirs")
-    elif reason == "serves nobody":
-        monkeypatch.setattr(many, "FIRST_CONTEXT", "raise SystemExit(1)")
-    elif reason == "is missing":
-        monkeypatch.setenv("PATH", "")
-    else:
-        (tmp_path / "bin" / MPS_CONTROL).write_text("#!/bin/sh\nexit 1\n")
-    with gpu_sharing() as environment:
-        assert environment == {}
-    quits = calls.exists() and "quit" in calls.read_text()
-    assert quits == (reason == "serves nobody"), "it is stopped if and only if it was started"
-
-
 @pytest.mark.slow
-def test_processes_that_share_a_gpu_get_mps_and_never_see_ctrl_c(
-    calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(many, "_on_gpu", lambda jobs: True)
+def test_processes_never_see_ctrl_c(tmp_path: Path) -> None:
     jobs = [Job(config(f"run.seed={seed}"), tmp_path / str(seed), work=looks_around) for seed in (0, 1)]
-    found = run_many(jobs, parallel=2)
-    assert [run["heard"] for run in found] == [False, False]
-    assert all("contune-mps-" in run["pipes"] for run in found)
+    assert [run["heard"] for run in run_many(jobs, parallel=2)] == [False, False]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
