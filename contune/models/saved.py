@@ -194,7 +194,7 @@ def _state_dict(file: Path, encoder: str) -> Weights:
     model = build_encoder(encoder, image_size=224, stem="imagenet")
     expected = model.state_dict()
     first = next(iter(expected))
-    prefix = next((name.removesuffix(first) for name in names if name.endswith(f".{first}")), "")  # such as `module.`
+    prefix = next((name.removesuffix(first) for name in names if f".{name}".endswith(f".{first}")), "")  # `module.`
     tensors = {name: found.get(prefix + name) for name in expected}
     missing = [name for name in expected if tensors[name] is None and not name.endswith("num_batches_tracked")]
     if missing:

