@@ -4,6 +4,7 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from contune.errors import UserError
 from contune.kernels import LossSettings
 from contune.methods.base import Method
 from contune.methods.tcl import TCL
-from contune.models.encoders import SMALL_IMAGE
+from contune.models.encoders import SMALL_IMAGE, has_small_stem
 from contune.train import setup as training
 from contune.train.log import versions
 from contune.train.setup import Setup, build_method, open_setup
@@ -100,7 +101,10 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
     found = f"normalized images have mean {mean:.2f} and standard deviation {std:.2f}"
     hint = f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data"
-    yield fine(found) if abs(mean) <= 0.5 < std < 2.0 else advice(hint)
+    if setup.weights is not None:
+        yield note(f"{found}, by the numbers of the weights")
+    else:
+        yield fine(found) if abs(mean) <= 0.5 < std < 2.0 else advice(hint)
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
@@ -210,6 +214,11 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     config, size, stem = setup.config, setup.spec.image_size, setup.spec.stem
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
+    if setup.spec.encoder.startswith("resnet") and not setup.weights:
+        own, other = ("cifar", "imagenet") if has_small_stem(method.encoder) else ("imagenet", "cifar")
+        changed = replace(setup.spec, stem=other).build().to(setup.device)
+        ratio = _seconds_per_view(setup, changed, MIN_TRIAL) / _seconds_per_view(setup, method.encoder, MIN_TRIAL)
+        yield note(f"stem: {own}; model.stem={other} would take {ratio:.1f} times as long")
     if stem == "imagenet" and size <= SMALL_IMAGE and setup.spec.encoder.startswith("resnet"):  # others have no choice
         yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
     if stem == "cifar" and size > SMALL_IMAGE:
@@ -223,7 +232,7 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     yield fine(text) if needed < 0.9 * free else advice(f"{text}; lower optim.batch_images")
     room = free // 2 if setup.device.type == "cuda" else CPU_TRIAL_BYTES
     num_trial = max(MIN_TRIAL, min(views, MAX_TRIAL, room // bytes_per_view))
-    hours = steps * views * _seconds_per_view(setup, method, num_trial) / 3600
+    hours = steps * views * _seconds_per_view(setup, method.encoder, num_trial) / 3600
     duration = f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"
     yield note(f"time: about {duration} for {plural(steps, 'step')}, estimated from {num_trial} images")
 
@@ -245,16 +254,16 @@ def _activation_bytes(setup: Setup, method: Method) -> int:
     return total
 
 
-def _seconds_per_view(setup: Setup, method: Method, num: int) -> float:
+def _seconds_per_view(setup: Setup, encoder: nn.Module, num: int) -> float:
     """The fastest of four passes: the first warms up, and others may wait for other programs."""
     spec = setup.spec
     images_BCHW = torch.randn(num, spec.channels, spec.image_size, spec.image_size, device=setup.device)
-    method.encoder.train()
+    encoder.train()
     seconds = []
     for _ in range(4):
         start = time.perf_counter()
         with setup.autocast():
-            method.encoder(images_BCHW).square().mean().backward()
+            encoder(images_BCHW).square().mean().backward()
         if setup.device.type == "cuda":
             torch.cuda.synchronize(setup.device)
         seconds.append(time.perf_counter() - start)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from pictures import write_picture
+from small_run import write_run
 
 from contune import doctor
 from contune.config import Config
@@ -31,19 +32,28 @@ def images(folder: Path, **counts: int) -> tuple[str, ...]:
     """Settings for a folder with this many images of each class and no test split."""
     for label, num in counts.items():
         for number in range(num):
-            write_picture(folder / label / f"{number}.png", seed=number)
+            write_picture(folder / label / f"{number}.png", seed=number, size=8)
     return ("data.name=images", f"data.path={folder}", "data.image_size=8", "data.test_fraction=0")
 
 
 def test_a_healthy_recipe_gets_a_line_on_each_part() -> None:
     found = findings()
     assert [finding.text.replace("=", ": ").split(":")[0].split()[0] for finding in found if finding.mark == " "] == [
-        "machine", "data", "batch", "an", "encoder", "time",
+        "machine", "data", "batch", "an", "encoder", "stem", "time",
     ]  # fmt: skip
     checks = [finding.text.split()[0] for finding in found if finding.mark == "✓"]
     assert checks == ["normalized", "optim.lr=0.1", "positives:", "method.k1=500", "memory:"]
     assert any(f"ln 127 = {math.log(127):.2f}" in finding.text for finding in found)
     assert "1.0 h" in found[-1].text
+
+
+@pytest.mark.parametrize("recipe", ["digits", "images", "images-ssl", "images-finetune"])
+def test_everyday_recipes_pass(recipe: str, tmp_path: Path) -> None:
+    settings = [] if recipe == "digits" else images(tmp_path / "photos", **dict.fromkeys("abcd", 64))[:3]
+    if recipe == "images-finetune":
+        settings = [*settings, f"model.weights={write_run(tmp_path / 'run')}"]
+    found = list(examine(RECIPES[recipe]().override([*settings])))
+    assert {finding.mark for finding in found} == {" ", "✓"}, found
 
 
 def test_the_untrained_loss_counts_negatives_k2_times() -> None:

@@ -4,6 +4,7 @@ Here are those for scikit-learn's 8×8 digits, the embedded default, and for you
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
@@ -53,9 +54,7 @@ def images_finetune() -> Config:
     """Your images with labels, from pretrained weights, 30 epochs; add data.path=FOLDER and model.weights."""
     config = images()
     config.data.image_size = None  # that of the weights
-    config.optim = OptimConfig(
-        name="adamw", epochs=30, batch_images=64, lr=3e-4, weight_decay=0.05, warmup_epochs=2, layer_decay=0.8
-    )
+    config.optim = replace(config.optim, epochs=30, lr=3e-4, warmup_epochs=2, layer_decay=0.8)
     return config
 
 
@@ -63,7 +62,7 @@ def images_ssl() -> Config:
     """Your images without labels: TCL on positive triplets, ResNet-18, 200 epochs; add data.path=FOLDER."""
     config = images()
     config.augment = AugmentConfig(policy="simaugment", views=3)
-    config.optim = OptimConfig(epochs=200, batch_images=128, lr=0.05, warmup_epochs=10)
+    config.optim = replace(config.optim, epochs=200, batch_images=128, warmup_epochs=10)
     return config.override(paper.TRIPLETS)
 
 
