@@ -49,6 +49,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     three views of each image.
 
     encoder: `resnet18`, `resnet-mini`, … or any timm model.
+    weights: start from a run folder, an export, a file with a state dict, or timm's weights by name. The network, its
+        input size and its normalization follow them.
     method: `tcl`, `supcon`, `simclr`, `byol`, … as in `contune train`.
     batch_size, learning_rate, augmentation, views: None uses the recipe for this method.
     image_size: side in pixels of the encoder's input; None uses the size of an array, and 128 for pictures and files.
@@ -62,6 +64,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     encoder: str = "resnet18"
     _: KW_ONLY
+    weights: str | None = None
     method: str = "tcl"
     epochs: int = 100
     batch_size: int | None = None
@@ -163,13 +166,15 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return self.encoder_.num_features  # for get_feature_names_out
 
     def _config(self, images: ImageSet, size: int) -> Config:
-        config = for_method(self.method, has_labels=images.labels is not None, size=size)
+        has_labels, pretrained = images.labels is not None, self.weights is not None
+        config = for_method(self.method, has_labels=has_labels, size=size, pretrained=pretrained)
         config.run.tensorboard = config.eval.online = False
         config.optim.batch_images = min(config.optim.batch_images, len(images))
         if self.augmentation is not None or self.views is not None:
             config.augment.per_view = ()  # the parameters set one policy for all views
         parameters = {
-            "data.image_size": size,
+            "data.image_size": "none" if pretrained and self.image_size is None else size,
+            "model.weights": self.weights,
             "augment.policy": self.augmentation,
             "augment.views": self.views,
             "model.encoder": self.encoder,

@@ -52,6 +52,16 @@ def test_features_and_attributes_after_fit(fitted: ContrastiveEncoder) -> None:
     np.testing.assert_allclose(features_ND, by_hand.numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_it_starts_from_weights(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
+    """Large pictures are made as small as the images that the weights come from."""
+    fitted.save(tmp_path / "first")
+    pictures = DIGITS[:NUM].repeat(2, axis=1).repeat(2, axis=2)
+    again = quick(weights=str(tmp_path / "first"), learning_rate=1e-9).fit(pictures, LABELS[:NUM])
+    assert (again.encoder_.spec.image_size, again.encoder_.spec.mean) == (8, fitted.encoder_.spec.mean)
+    first, second = (next(each.encoder_.backbone.parameters()) for each in (fitted, again))
+    torch.testing.assert_close(first, second, rtol=0, atol=1e-6)
+
+
 def test_a_pipeline_can_be_searched() -> None:
     pipeline = Pipeline([("encode", quick()), ("classify", LogisticRegression(max_iter=500))])
     grid = {"encode__settings": [{"method.k1": 0}, {"method.k1": 500}]}

@@ -113,14 +113,14 @@ def summary(recipe: Recipe) -> str:
     return (recipe.__doc__ or "").splitlines()[0]
 
 
-def for_method(method: str, *, has_labels: bool, size: int) -> Config:
+def for_method(method: str, *, has_labels: bool, size: int, pretrained: bool = False) -> Config:
     """Settings that suit a method on your images: those of `images`, or solo-learn's for images of this size."""
     from contune.models.encoders import SMALL_IMAGE  # imported late: it brings torch
 
     needs_labels = find_method(method).Settings().needs_labels
     if needs_labels and has_labels:
         views = ["augment.views=1"] if method == "cross-entropy" else []
-        return images().override([f"method.name={method}", *views])
+        return (images_finetune() if pretrained else images()).override([f"method.name={method}", *views])
     if method == "tcl":
         return images_ssl()
     if needs_labels:
