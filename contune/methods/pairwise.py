@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune import distributed
+from contune.errors import UserError
 from contune.kernels import LossSettings
 from contune.methods.base import (
     Method,
@@ -21,8 +22,10 @@ from contune.methods.base import (
     WithoutLabels,
     at_least_float32,
     check_views,
+    classification_loss,
     ids_of_views,
     labels_of_views,
+    top1,
 )
 from contune.models.heads import mlp
 from contune.settings import ranged
@@ -37,11 +40,17 @@ class PairwiseMethod(Method):
         """Size of the projector's hidden layer. None: the encoder's number of features. 0: a linear projector."""
         projector_dim: int = ranged(128, low=1)
         """Size of the embedding that the loss sees."""
+        cross_entropy: float = ranged(0.0, low=0.0)
+        """Weight of a linear classifier's cross-entropy on the features, added to the loss; helps with few images."""
 
     settings: Settings
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
+        if settings.cross_entropy:
+            if not settings.needs_labels:
+                raise UserError("method.cross_entropy needs labels; set it to 0")
+            self.classifier = nn.Linear(num_features, num_classes)
         # The paper: "a MLP with one hidden layer", without batch-norm.
         hidden = num_features if settings.projector_hidden is None else settings.projector_hidden
         self.projector = mlp([num_features, *([hidden] if hidden else []), settings.projector_dim], norm=False)
@@ -60,7 +69,13 @@ class PairwiseMethod(Method):
         groups_N = labels_of_views(labels_B, views) if self.settings.needs_labels else ids_of_views(views)
         z_ND = self.projector(features_ND)
         compared = {"z_ND": z_ND.detach(), "groups_N": groups_N}
-        return Output(loss=self.pair_loss(z_ND, groups_N), features_ND=features_ND.detach(), state=compared)
+        loss, metrics = self.pair_loss(z_ND, groups_N), {}
+        if self.classifier is not None:
+            logits_NK = self.classifier(features_ND).float()
+            wrong = classification_loss(logits_NK, groups_N, multilabel=self.multilabel)
+            loss = loss + self.settings.cross_entropy * wrong
+            metrics = {"train_top1": top1(logits_NK.detach(), groups_N)}
+        return Output(loss=loss, features_ND=features_ND.detach(), metrics=metrics, state=compared)
 
 
 class ViewPairMethod(Method):

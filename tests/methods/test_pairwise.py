@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from test_every_method import BATCH, NUM_CLASSES, batch, build
 from torch import Tensor, nn
 
+from contune.errors import UserError
 from contune.losses import npair_loss, ntxent_loss, supcon_loss, tcl_loss, triplet_loss
 from contune.methods.base import Method
 from contune.methods.pairwise import PairwiseMethod
@@ -41,6 +42,23 @@ def test_tcl_without_labels_is_simclr_at_k1_0_and_k2_1() -> None:
     tcl, simclr = build("tcl", supervised=False, k1=0.0, k2=1.0, temperature=0.2), build("simclr", temperature=0.2)
     simclr.load_state_dict(tcl.state_dict())
     torch.testing.assert_close(tcl(views, None).loss, simclr(views, None).loss, rtol=1e-6, atol=1e-6)
+
+
+def test_a_linear_projector_and_an_added_classifier() -> None:
+    views, labels_B = batch(2)
+    method = build("tcl", projector_hidden=0, cross_entropy=0.5, k1=3.0, k2=1.0)
+    assert isinstance(method, PairwiseMethod)
+    assert len(method.projector) == 1
+    assert isinstance(method.classifier, nn.Linear)
+    labels_N, logits_NK = labels_B.repeat(2), method.classifier(method.encoder(torch.cat(views)))
+    expected = tcl_loss(embeddings(method, views), labels_N, k1=3.0, k2=1.0) + 0.5 * F.cross_entropy(
+        logits_NK, labels_N
+    )
+    output = method(views, labels_B)
+    torch.testing.assert_close(output.loss, expected)
+    assert 0 <= output.metrics["train_top1"] <= 1
+    with pytest.raises(UserError, match="needs labels"):
+        build("tcl", supervised=False, cross_entropy=0.5)
 
 
 def test_cross_entropy_by_hand() -> None:
