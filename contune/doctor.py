@@ -136,8 +136,12 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
         raise UserError("an anchor has no positives; set augment.views=2 or more")
     num_terms = denominator_of_equals(config, expected)
     if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1:
-        value = f"ln {num_terms:.0f} = {math.log(num_terms):.2f}"
-        yield note(f"an untrained loss is about {value}; a loss that stays there has not learned")
+        value, weight = math.log(num_terms), getattr(config.method.settings, "cross_entropy", 0.0)
+        formula = f"ln {num_terms:.0f}"
+        if weight and labels_N is not None:
+            classes = int(labels_N.max()) + 1
+            formula, value = f"{formula} + {weight:g} · ln {classes}", value + weight * math.log(classes)
+        yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or labels_N.bincount().max() == 1:
         yield note(text)

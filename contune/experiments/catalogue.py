@@ -135,6 +135,19 @@ def _robustness() -> tuple[PlanRow, ...]:
     )
 
 
+def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
+    """TCL as the recipe has it, and what a user would try instead."""
+    return (
+        PlanRow(title=CROSS_ENTROPY, recipe=recipe, overrides=("method.name=cross-entropy",)),
+        PlanRow(title=SUPCON, recipe=recipe, overrides=("method.name=supcon",)),
+        PlanRow(title="TCL auto alone", recipe=recipe, overrides=("method.cross_entropy=0",)),
+        PlanRow(title="TCL auto", recipe=recipe),
+        PlanRow(
+            title=untrained, recipe=recipe, overrides=("optim.epochs=0", "method.cross_entropy=0"), is_baseline=True
+        ),
+    )
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
         title="Cross-entropy, SupCon and TCL, 150 epochs",
@@ -277,6 +290,20 @@ EXPERIMENTS: dict[str, Experiment] = {
         summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",
         rows=_robustness(),
         layout="sweep",
+    ),
+    "photos": Experiment(
+        title="Cross-entropy, SupCon and TCL on photos, from scratch",
+        summary=f"The recipe `images` against cross-entropy and SupCon on your labeled images, three seeds; {WHERE}.",
+        rows=_photos("images", "Untrained encoder"),
+        num_seeds=3,
+        layout="seeds",
+    ),
+    "photos-finetune": Experiment(
+        title="Cross-entropy, SupCon and TCL on photos, from pretrained weights",
+        summary=f"The same from pretrained weights, against frozen features; {WHERE} model.weights=WEIGHTS.",
+        rows=_photos("images-finetune", "Frozen encoder"),
+        num_seeds=3,
+        layout="seeds",
     ),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",

@@ -40,14 +40,14 @@ def digits_cross_entropy() -> Config:
 
 
 def images() -> Config:
-    """Your images with labels: TCL, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER."""
+    """Your images with labels: TCL with a classifier, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER."""
     return Config(
         data=DataConfig(name="images", image_size=128, resize="crop", val_fraction=0.1),
         augment=AugmentConfig(policy="simaugment-supervised", views=2),
         model=ModelConfig(encoder="resnet18"),
         optim=OptimConfig(name="adamw", epochs=100, batch_images=64, lr=1e-3, weight_decay=0.05, warmup_epochs=5),
         eval=EvalConfig(start=True, every=5),
-    ).override(AUTO)
+    ).override([*AUTO, "method.cross_entropy=1"])
 
 
 def images_finetune() -> Config:
@@ -63,7 +63,7 @@ def images_ssl() -> Config:
     config = images()
     config.augment = AugmentConfig(policy="simaugment", views=3)
     config.optim = replace(config.optim, epochs=200, batch_images=128, warmup_epochs=10)
-    return config.override(paper.TRIPLETS)
+    return config.override(["method.cross_entropy=0", *paper.TRIPLETS])
 
 
 def cifar100_best() -> Config:

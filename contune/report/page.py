@@ -213,7 +213,8 @@ def write_report(
         shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
-    num_others = num_views - 1 if result["method"] in ("tcl", "supcon", "simclr") else 0
+    is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
+    num_others = num_views - 1 if is_softmax else 0
     parts += [plots.curves([(metrics, style, ())], num_others=num_others), *images_parts]
     if skipped:
         lead = f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED}."
