@@ -48,4 +48,4 @@ def command_lines() -> list[tuple[str, list[str]]]:
     for page in PAGES:
         found += [(page.name, text) for text in re.findall(r"`(contune [^`\n]+)`", FENCE.sub("", page.read_text()))]
     matches = [(place, COMMAND.fullmatch(line.strip())) for place, line in found]
-    return [(place, shlex.split(match[1] or "")) for place, match in matches if match]
+    return [(place, shlex.split(match[1] or "", comments=True)) for place, match in matches if match]
