@@ -85,7 +85,8 @@ def evaluate(
         if settings.linear != "none":
             penalty = choose_penalty(train_ND, labels_N, num_classes)
             probe = fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
-            add(f"{prefix}linear-fast", probe.scores(test_MD), weight_penalty=penalty)
+            add(f"{prefix}linear-fast", probe.scores(test_MD))
+            found[-1]["weight_penalty"] = penalty
             layers[f"{prefix}linear-fast"] = probe.as_linear()
         knn: dict[str, Any] = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
         add(f"{prefix}knn", knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)

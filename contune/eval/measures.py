@@ -26,10 +26,7 @@ _SGD = (
     "augmented by {policy}, encoder and its batch-norm frozen; last epoch"
 )
 _TRAINED = "the classifier trained with the encoder, cross-entropy, last epoch"
-_LOGISTIC = (
-    "logistic regression on {} (standardized, no augmentation, L-BFGS, weight penalty {{weight_penalty:g}} chosen by "
-    "cross-validation)"
-)
+_LOGISTIC = "logistic regression on {} (standardized, no augmentation, L-BFGS, weight penalty by cross-validation)"
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
 _ROWS = (
