@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
-from contune.data.datasets import open_splits, where_labels_may_be
+from contune.data.datasets import open_splits
 from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
 from contune.data.images import ImageSet, map_images, num_workers
@@ -72,7 +72,6 @@ class Check:
     copies: list[Copies]
     left_alone: Counter[str]
     """Files of a folder whose names are not those of images, by suffix."""
-    maybe_labels: tuple[str, ...]
 
     def to_json(self) -> str:
         splits = []
@@ -129,7 +128,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     suffixes = (
         Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)
     )
-    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
+    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes))
 
 
 def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes] | str:
@@ -198,9 +197,6 @@ def findings(found: Check) -> Iterator[Finding]:
     if 0 < gray < decoded:
         yield advice(f"{gray:,} of {plural(decoded, 'image')} gray, the others in color; all are read as color")
 
-    if found.maybe_labels:
-        hint = where_labels_may_be(found.maybe_labels, "--label-column ")
-        yield advice(f"no label column of a usual name; {hint}")
     for split in (split for split in found.splits if split.classes):
         empty = [name for name, num in split.classes.items() if not num]
         smallest, largest = min(split.classes.values()), max(split.classes.values())

@@ -8,7 +8,7 @@ import gzip
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +20,10 @@ from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, peek
 from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
-from contune.data.images import (
-    Dataset,
-    ImageSet,
-    Splits,
-    Traits,
-    num_workers,
-)
+from contune.data.images import Dataset, ImageSet, Splits, Traits, num_workers
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
-from contune.errors import MOST_NAMES, UserError, unknown
+from contune.errors import UserError, unknown
 from contune.files import expanded
 
 BROKEN = ("stop", "skip")
@@ -88,7 +82,6 @@ def load_dataset(
         **vars(traits),
         skipped=skipped,
         held_out=held_out,
-        maybe_labels=splits.maybe_labels,
     )
 
 
@@ -123,14 +116,6 @@ def open_splits(
 def no_such_place(text: str) -> UserError:
     seen_from = "" if expanded(text).is_absolute() else f" (relative to {Path.cwd()})"
     return UserError(f"there is no file or folder at {text!r}{seen_from}")
-
-
-def where_labels_may_be(columns: Sequence[str], option: str) -> str:
-    """A hint for a data set whose `maybe_labels` these are; `option` is how the user names a column."""
-    more = f" and {len(columns) - MOST_NAMES:,} more" if len(columns) > MOST_NAMES else ""
-    return (
-        f"if one of these columns holds the labels: {', '.join(columns[:MOST_NAMES])}{more}, add {option}{columns[0]}"
-    )
 
 
 def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -266,7 +251,7 @@ def named_parquet(
                     f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
                     "use its path instead of the name"
                 )
-            return replace(splits, traits=traits, maybe_labels=())
+            return replace(splits, traits=traits)
     raise UserError(
         f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
         f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "

@@ -145,7 +145,6 @@ class Splits:
     class_names: tuple[str, ...] = ()
     traits: Traits | None = None
     """None if the literature has no standard values; they are measured then."""
-    maybe_labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,8 +161,6 @@ class Dataset(Traits):
     """Broken images that were left out."""
     held_out: tuple[str, ...] = ()
     """Which of `test` and `val` were drawn from the training images."""
-    maybe_labels: tuple[str, ...] = ()
-    """Columns that could hold labels, if none has a usual name."""
 
 
 def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
