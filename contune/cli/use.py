@@ -143,7 +143,6 @@ def export(
     run: Run,
     to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
-    half: Annotated[bool, typer.Option("--half", help="For onnx: store weights in half precision.")] = False,
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
 
@@ -155,7 +154,7 @@ def export(
     """
     from contune.export import export_run
 
-    folder, deviation = export_run(run, to, out, half=half)
+    folder, deviation = export_run(run, to, out)
     say(f"wrote    {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     say(f"checked  features differ from the run's by at most {deviation:.1e}")
     say(f"use it   {folder / 'README.md'}")

@@ -22,8 +22,6 @@ class Written:
     """The library that loads the export, as model hubs name it."""
     outputs: Callable[[Tensor], Sequence[Tensor]]
     """The loaded export: uint8 images (N, C, H, W) to features and, in formats that have them, probabilities."""
-    tolerance: float = 1e-4
-    """The deviation that its precision allows."""
 
 
 def open_photo(channels: int) -> str:
