@@ -89,11 +89,6 @@ class Check:
         return json.dumps(content, indent=2) + "\n"
 
 
-def is_check(path: Path) -> bool:
-    """Whether this file holds what `Check.to_json` wrote."""
-    return {"path", "findings", "splits", "copies"} <= set(json.loads(path.read_text(encoding="utf-8")))
-
-
 def check(path: str, *, label_column: str | None = None, workers: int | None = None) -> Check:
     """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
     splits = open_splits(path, label_column=label_column)

@@ -39,7 +39,7 @@ DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
-_METADATA = b"contune"
+_METADATA = "contune"
 
 Pictures = str | Path | Sequence[str | Path | Image.Image]
 """A folder with images at any depth, an image, a parquet file or a folder of them; or a list of paths or PIL images."""
@@ -241,13 +241,7 @@ def none_decoded(broken: Sequence[Broken]) -> UserError:
 
 
 def write_embeddings(
-    run: Path,
-    images: Pictures,
-    out: Path,
-    *,
-    dtype: str = "float32",
-    label_column: str | None = None,
-    **options: Any,
+    run: Path, images: str, out: Path, *, dtype: str = "float32", label_column: str | None = None, **options: Any
 ) -> tuple[int, int, list[Broken]]:
     """Write a parquet table with the columns path, label and embedding. It replaces only an earlier such table.
 
@@ -256,8 +250,8 @@ def write_embeddings(
     """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
-    check_like(out, lambda path: Stored.open(path) is not None)
+    check_out(out, images, endings=[".parquet"])
+    check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)
     embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
     about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
@@ -304,7 +298,7 @@ class Stored:
         if path.suffix.lower() != ".parquet" or not path.is_file():
             return None
         with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-            about = json.loads(pq.read_schema(path).metadata[_METADATA])
+            about = json.loads(pq.read_schema(path).metadata[_METADATA.encode()])
             return cls(path, str(about["encoder"]))
         return None
 
@@ -368,22 +362,15 @@ def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Itera
 
 
 def write_predictions(
-    run: Path,
-    images: Pictures,
-    out: Path | None,
-    *,
-    label_column: str | None = None,
-    **options: Any,
+    run: Path, images: str, out: Path | None, *, label_column: str | None = None, **options: Any
 ) -> Predicted:
     """Predict all images, and write a .csv, .json or .parquet file. It replaces only an earlier file of predictions.
 
     `options` are those of `predict`.
     """
     if out is not None:
-        if out.suffix.lower() not in (".csv", ".json", ".parquet"):
-            raise UserError(f"--out {out} must end in .csv, .json or .parquet")
-        check_out(out, *([images] if isinstance(images, str | Path) else []))
-        check_like(out, _is_predictions)
+        check_out(out, images, endings=[".csv", ".json", ".parquet"])
+        check_like(out, *PREDICTION_COLUMNS, "p(" if out.suffix.lower() == ".csv" else "probabilities")
     source = open_source(images, label_column)
     parts: list[Predicted] = []
     with progress("predict", source.num, unit="image") as advance:
@@ -427,15 +414,3 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
         lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
         rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
         path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
-
-
-def _is_predictions(path: Path) -> bool:
-    """Whether `_write_predictions` wrote this file, by its columns; in JSON, by those of its first image."""
-    columns = [*PREDICTION_COLUMNS, "probabilities"]
-    if path.suffix.lower() == ".parquet":
-        return bool(pq.read_schema(path).names == columns)
-    with path.open(encoding="utf-8") as file:
-        first = file.readline()
-        if path.suffix.lower() == ".csv":
-            return first.replace('"', "").startswith(",".join([*PREDICTION_COLUMNS, "p("]))
-        return list(json.loads(file.readline().rstrip(",\n"))) == columns

@@ -3,7 +3,7 @@
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from contune.errors import UserError
 
 PART = ".part"
 """Suffix of a file while it is being written."""
+_ENDS = 2**16
+"""Bytes at the beginning and at the end of a file that tell what it is."""
 
 
 @contextmanager
@@ -85,10 +87,10 @@ def check_new_folder(folder: Path, holds: str) -> None:
         raise UserError(f"{folder} is not empty and holds no {holds}; choose another folder with --out")
 
 
-def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None:
-    """An output file has the right `ending`, is none of the inputs, and adds no parquet to a folder that is read."""
-    if ending is not None and out.suffix.lower() != ending:
-        raise UserError(f"--out {out} must end in {ending}")
+def check_out(out: Path, *inputs: str | Path, endings: Sequence[str]) -> None:
+    """An output file has a right ending, is none of the inputs, and adds no parquet to a folder that is read."""
+    if out.suffix.lower() not in endings:
+        raise UserError(f"--out {out} must end in {' or '.join(endings)}")
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; choose a file")
     for place in map(expanded, inputs):
@@ -102,10 +104,15 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
             raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
 
 
-def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
-    """A file may be replaced only by one of its kind: `is_like` tells whether `out` is one."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):  # what cannot be parsed is something else
-        if not out.exists() or is_like(out):
+def check_like(out: Path, *words: str) -> None:
+    """A file may be replaced only by one of its kind, which has all these words."""
+    if not out.exists():
+        return
+    with suppress(OSError), out.open("rb") as file:
+        content = file.read(_ENDS)
+        file.seek(max(0, out.stat().st_size - _ENDS))
+        content += file.read()
+        if all(word.encode() in content for word in words):
             return
     raise UserError(f"{out} exists and this command did not write it; remove it, or choose another file with --out")
 

@@ -75,16 +75,14 @@ def search(
 
     `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
     """
-    from functools import partial
-
     from contune.files import check_like, check_out
     from contune.nearest import search as find
     from contune.nearest import write_search_page
-    from contune.report.page import is_page
+    from contune.report.page import GENERATOR
 
     if out is not None:
-        check_out(out, images, query, ending=".html")
-        check_like(out, partial(is_page, kind="search"))
+        check_out(out, images, query, endings=[".html"])
+        check_like(out, GENERATOR.format(kind="search"))
         _skipped_file(out)
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
@@ -162,10 +160,9 @@ def export(
 
 def _skipped_file(out: Path) -> Path:
     """The list of broken images next to `out`. It replaces only an earlier list, which is checked before the work."""
-    from contune.data.decode import is_broken_list
     from contune.files import check_like
 
-    check_like(path := out.with_name(f"{out.name}.skipped.json"), is_broken_list)
+    check_like(path := out.with_name(f"{out.name}.skipped.json"), '"name"', '"reason"')
     return path
 
 

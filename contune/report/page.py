@@ -25,7 +25,8 @@ from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
-_GENERATOR = '<meta name="generator" content="contune {kind}">'
+GENERATOR = '<meta name="generator" content="contune {kind}">'
+"""In the head of a page. A command overwrites only pages of its own kind."""
 NOTHING = '<span class="none">–</span>'
 MOST_SKIPPED = 500
 THUMBNAIL_SIDE = 128
@@ -35,7 +36,7 @@ TINY_SIDE = 64
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Kind = Literal["report", "comparison", "search", "gradients"]
-"""What a page shows. A command overwrites only pages of its own kind."""
+"""What a page shows."""
 
 
 def escape(value: object) -> str:
@@ -58,15 +59,9 @@ def duration(seconds: float) -> str:
 
 def page(kind: Kind, title: str, body: str) -> str:
     """A whole page; `body` is HTML."""
-    folder, generator = resources.files("contune.report"), _GENERATOR.format(kind=kind)
+    folder, generator = resources.files("contune.report"), GENERATOR.format(kind=kind)
     style, template = folder.joinpath("page.css").read_text("utf-8"), folder.joinpath("page.html").read_text("utf-8")
     return Template(template).substitute(title=escape(title), generator=generator, style=style, body=body)
-
-
-def is_page(path: Path, kind: Kind) -> bool:
-    """Whether `page` wrote this file, of this kind."""
-    with path.open(encoding="utf-8") as file:
-        return _GENERATOR.format(kind=kind) in file.read(512)  # the head holds it
 
 
 def header(what: str, title: str, facts: Sequence[str], *parts: str) -> str:
