@@ -15,7 +15,7 @@ from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits
 from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
-from contune.data.images import ImageSet, map_images, num_workers
+from contune.data.images import ImageSet, map_in_workers, num_workers
 from contune.data.parquet import find_shards
 from contune.files import expanded
 
@@ -101,13 +101,15 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
         num = num_workers(len(images), workers)
-        results = map_images(partial(inspect, images), range(len(images)), at_once=_AT_ONCE, workers=num)
+        results = map_in_workers(
+            partial(inspect, images), range(len(images)), workers=num, at_once=_AT_ONCE, stop=False
+        )
         with progress(part, len(images), unit="image") as advance:
             for index, one in enumerate(results):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
-                if isinstance(one, str):
-                    found.broken.append(Broken(name, one))
+                if isinstance(one, BrokenImageError):
+                    found.broken.append(Broken(name, one.reason))
                     continue
                 header, is_constant, picture = one
                 found.constant += [name] if is_constant else []
@@ -126,20 +128,17 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes))
 
 
-def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes] | str:
-    """The size and format of an image, whether it is of one color, and a hash; or the reason why it is broken.
+def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes]:
+    """The size and format of an image, whether it is of one color, and a hash.
 
     The hash of size and pixels stays the same if the picture is saved again without loss.
     """
-    try:
-        if isinstance(images.images, Tensor):
-            channels, height, width = images.images.shape[1:]
-            header = Header(width, height, "pixels", channels == 1, 0)
-        else:
-            header = peek(images.images[index], images.names[index])
-        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
-    except BrokenImageError as error:
-        return error.reason
+    if isinstance(images.images, Tensor):
+        channels, height, width = images.images.shape[1:]
+        header = Header(width, height, "pixels", channels == 1, 0)
+    else:
+        header = peek(images.images[index], images.names[index])
+    x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
     content = f"{header.width}×{header.height} ".encode() + x_SSC.tobytes()
     return header, bool((x_SSC == x_SSC[0, 0]).all()), blake2b(content, digest_size=16).digest()
 
