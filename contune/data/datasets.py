@@ -199,17 +199,11 @@ def measure(train: ImageSet, full_range: bool = False) -> Traits:
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of uint8 pixels scaled to 0..1, to four decimals.
 
-    Computed from counts of the 256 levels, so the sums are exact. A constant channel gets a deviation of one level,
-    1/255, because images are divided by it.
+    A constant channel gets a deviation of one level, 1/255, because images are divided by it.
     """
-    levels = np.arange(256) / 255
-    means, stds = [], []
-    for channel in range(x_NCHW.shape[1]):
-        weights = np.bincount(x_NCHW[:, channel].reshape(-1), minlength=256) / x_NCHW[:, channel].size
-        mean = float(weights @ levels)
-        means.append(round(mean, 4))
-        stds.append(round(max(float(np.sqrt(weights @ (levels - mean) ** 2)), 1 / 255), 4))
-    return tuple(means), tuple(stds)
+    x_CN = [x_N / 255 for x_N in x_NCHW.swapaxes(0, 1).reshape(x_NCHW.shape[1], -1)]
+    means = tuple(round(float(x_N.mean()), 4) for x_N in x_CN)
+    return means, tuple(round(max(float(x_N.std()), 1 / 255), 4) for x_N in x_CN)
 
 
 def digits_splits() -> Splits:
@@ -290,46 +284,40 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
 
 
-FASHION_CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
 FASHION_FOLDERS = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
-DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
-    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package dataset-fashion-mnist), or parquet."""
+    """Fashion-MNIST from its four idx files, or parquet."""
+    from contune.device import torchvision  # takes a second to import
+
+    class_names = tuple(torchvision.datasets.FashionMNIST.classes)
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    folders = [place / folder for place in search_places(root) for folder in FASHION_FOLDERS]
-    for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
+    for folder in (place / name for place in search_places(root) for name in FASHION_FOLDERS):
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
-            return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
-    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, "FashionMNIST")
+            return Splits(train=train, test=test, class_names=class_names, traits=traits)
+    return named_parquet("fmnist", root, label_column, len(class_names), traits, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:
-    x_NHW, labels = (_read_idx(folder / f"{prefix}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-    if x_NHW.ndim != 3 or labels.shape != x_NHW.shape[:1]:
-        raise UserError(f"the {prefix} images and labels in {str(folder)!r} do not match; fetch all four files again")
-    return ImageSet(
-        images=torch.from_numpy(x_NHW).unsqueeze(1),
-        labels=torch.from_numpy(labels).long(),
-        names=[f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels))],
-    )
-
-
-def _read_idx(path: Path) -> np.ndarray:
-    """An idx file of bytes, plain or gzipped: two zeros, type 8, number of axes, their lengths, data."""
+    """The idx files of a split, plain or gzipped: bytes after headers of 16 and 8 bytes."""
     try:
-        content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
-        data_start = 4 + 4 * content[3]
-        shape = np.frombuffer(content[4:data_start], dtype=">u4").astype(int).tolist()
-        if content[:3] != b"\0\0\x08":
-            raise ValueError("not an idx file of bytes")
-        return np.frombuffer(bytearray(content[data_start:]), dtype=np.uint8).reshape(shape)
-    except (EOFError, IndexError, OSError, ValueError, zlib.error) as error:
-        raise UserError(f"cannot read {str(path)!r} ({error}); fetch all four files again") from error
+        x_N1HW = _read_bytes(folder / f"{prefix}-images-idx3-ubyte")[16:].reshape(-1, 1, 28, 28)
+        labels_N = _read_bytes(folder / f"{prefix}-labels-idx1-ubyte")[8:]
+        if len(x_N1HW) != len(labels_N):
+            raise ValueError("images and labels do not match")
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise UserError(
+            f"cannot read the {prefix} files in {str(folder)!r} ({error}); fetch all four files again"
+        ) from error
+    names = [f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels_N))]
+    return ImageSet(images=torch.from_numpy(x_N1HW), labels=torch.from_numpy(labels_N).long(), names=names)
+
+
+def _read_bytes(path: Path) -> np.ndarray:
+    content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+    return np.frombuffer(bytearray(content), dtype=np.uint8)
 
 
 def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
