@@ -22,17 +22,7 @@ class BatchNorm(nn.BatchNorm1d):
         if not self.training or distributed.world_size() == 1:
             return super().forward(x_ND)
         start = distributed.rank() * len(x_ND)
-        whole = F.batch_norm(
-            distributed.gather_and_sum(x_ND),
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=True,
-            momentum=self.momentum or 0.0,
-            eps=self.eps,
-        )
-        return whole[start : start + len(x_ND)]
+        return super().forward(distributed.gather_and_sum(x_ND))[start : start + len(x_ND)]
 
 
 def mlp(
@@ -92,11 +82,6 @@ class Prototypes(nn.Module):
 def ema_copy(module: nn.Module) -> nn.Module:
     """A copy without gradients, for `ema_update`: BYOL's target, MoCo's key networks, DINO's teacher."""
     return copy.deepcopy(module).requires_grad_(False)
-
-
-def cosine_momentum(share: Tensor, first: float, last: float) -> Tensor:
-    """The momentum after `share` of the training, from `first` to `last`."""
-    return last - (last - first) * (1 + torch.cos(torch.pi * share)) / 2
 
 
 @torch.no_grad()
