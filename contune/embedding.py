@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_NAMES, folder_splits, path_as_text, split_folders, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
@@ -103,9 +103,6 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
         return [None]
     inside = [Path(path).relative_to(folder).parts for path in paths]
     splits = {part.name for part in split_folders(folder).values()}
-    tops = {parts[0] for parts in inside}
-    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_NAMES.values())):
-        splits = tops  # such as `test` alone
     folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
     return [path_as_text(names[0]) if names else None for names in folders]
 
@@ -285,40 +282,31 @@ def encoder_digest(run: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A table that `write_embeddings` wrote."""
-
-    path: Path
-    encoder: str
-
-    @classmethod
-    def open(cls, path: Path) -> "Stored | None":
-        """None if it is something else."""
-        if path.suffix.lower() != ".parquet" or not path.is_file():
-            return None
+def encoder_of(table: Path) -> str | None:
+    """The digest of the encoder of a table that `write_embeddings` wrote; None if it is something else."""
+    if table.suffix.lower() == ".parquet" and table.is_file():
         with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-            about = json.loads(pq.read_schema(path).metadata[_METADATA.encode()])
-            return cls(path, str(about["encoder"]))
-        return None
+            return str(json.loads(pq.read_schema(table).metadata[_METADATA.encode()])["encoder"])
+    return None
 
-    def read(self, run: Path) -> Iterator[Embedded]:
-        if encoder_digest(run) != self.encoder:
-            raise UserError(
-                f"{self.path} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
-            )
-        try:
-            with pq.ParquetFile(self.path, pre_buffer=False) as file:
-                for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
-                    column = rows["embedding"]
-                    embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
-                    yield Embedded(
-                        paths=rows["path"].to_pylist(),
-                        labels=rows["label"].to_pylist(),
-                        embeddings=embeddings_BD.astype(np.float32),
-                    )
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.path} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
+
+def read_embeddings(table: Path, run: Path) -> Iterator[Embedded]:
+    if encoder_digest(run) != encoder_of(table):
+        raise UserError(
+            f"{table} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
+        )
+    try:
+        with pq.ParquetFile(table, pre_buffer=False) as file:
+            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+                column = rows["embedding"]
+                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
+                yield Embedded(
+                    paths=rows["path"].to_pylist(),
+                    labels=rows["label"].to_pylist(),
+                    embeddings=embeddings_BD.astype(np.float32),
+                )
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{table} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
 
 
 @dataclass(frozen=True, kw_only=True)
