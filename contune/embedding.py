@@ -60,18 +60,15 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
         path = expanded(images)
         if not os.path.lexists(path):
             raise no_such_place(str(images))
-        try:
-            if shards := find_shards(path):
-                for shard in shards:
-                    label_of(read_schema(shard), label_column, shard)
-                num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
-                if not num:
-                    raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
-                return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
-            paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
-            labels = _folder_labels(path, paths)
-        except OSError as error:
-            raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
+        if shards := find_shards(path):
+            for shard in shards:
+                label_of(read_schema(shard), label_column, shard)
+            num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
+            if not num:
+                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
+            return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
+        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
+        labels = _folder_labels(path, paths)
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
         listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
@@ -284,9 +281,8 @@ def encoder_digest(run: Path) -> str:
 
 def encoder_of(table: Path) -> str | None:
     """The digest of the encoder of a table that `write_embeddings` wrote; None if it is something else."""
-    if table.suffix.lower() == ".parquet" and table.is_file():
-        with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-            return str(json.loads(pq.read_schema(table).metadata[_METADATA.encode()])["encoder"])
+    with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(pq.read_schema(table).metadata[_METADATA.encode()])["encoder"])
     return None
 
 

@@ -1,6 +1,5 @@
 """Output files: which paths may be written, atomic writes, and a lock that keeps a folder to one process."""
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield part
         sync(part)
         part.replace(path)
-        sync(path.parent)
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
@@ -49,16 +47,9 @@ def make_parent(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        no_fsync = path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)  # folders on some network disks
-        if not no_fsync:
-            raise
-    finally:
-        os.close(descriptor)
+    """Wait until the content of a file is on disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
@@ -69,14 +60,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
 
 def expanded(path: str | Path) -> Path:
     """With the home folder in place of `~`; an unknown `~name` stays as it is. The path need not exist."""
-    place = Path(os.path.expanduser(path))
-    try:
-        place.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return place
-    except (OSError, ValueError) as error:  # a name that is too long, a link to itself, a null byte
-        raise UserError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
-    return place
+    return Path(os.path.expanduser(path))
 
 
 def check_new_folder(folder: Path, holds: str) -> None:

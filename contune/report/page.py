@@ -28,7 +28,6 @@ from contune.settings import as_text
 GENERATOR = '<meta name="generator" content="contune {kind}">'
 """In the head of a page. A command overwrites only pages of its own kind."""
 NOTHING = '<span class="none">–</span>'
-MOST_SKIPPED = 500
 THUMBNAIL_SIDE = 128
 TINY_SIDE = 64
 """Images up to this side are shown pixel by pixel; larger ones are photos."""
@@ -211,14 +210,9 @@ def write_report(
     num_others = num_views - 1 if result["method"] in ("tcl", "supcon", "simclr") else 0
     parts += [plots.curves([(metrics, style, ())], num_others=num_others), *images_parts]
     if skipped:
-        lead = f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED}."
-        rows = [
-            (f'<span title="{escape(name)}">{escape(shorten(name, 60))}</span>', escape(reason))
-            for name, reason in skipped[:MOST_SKIPPED]
-        ]
-        summary, shown = plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows)
-        folded = f"<details>\n<summary>{summary}</summary>\n{shown}\n</details>"
-        parts.append(section("skipped", "Left out", lead, folded))
+        name, reason = map(escape, skipped[0])
+        lead = f"{plural(len(skipped), 'broken image')}, such as {name}, which {reason}."
+        parts.append(section("skipped", "Left out", f"{lead} <code>skipped.json</code> lists all."))
     rows = []
     for part, values in config.items():
         for key, value in values.items():
