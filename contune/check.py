@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
-from contune.data.datasets import open_splits, where_labels_may_be
+from contune.data.datasets import open_splits
 from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
-from contune.data.images import ImageSet, map_images, num_workers
+from contune.data.images import ImageSet, map_in_workers, num_workers
 from contune.data.parquet import find_shards
 from contune.files import expanded
 
@@ -72,7 +72,6 @@ class Check:
     copies: list[Copies]
     left_alone: Counter[str]
     """Files of a folder whose names are not those of images, by suffix."""
-    maybe_labels: tuple[str, ...]
 
     def to_json(self) -> str:
         splits = []
@@ -90,11 +89,6 @@ class Check:
         return json.dumps(content, indent=2) + "\n"
 
 
-def is_check(path: Path) -> bool:
-    """Whether this file holds what `Check.to_json` wrote."""
-    return {"path", "findings", "splits", "copies"} <= set(json.loads(path.read_text(encoding="utf-8")))
-
-
 def check(path: str, *, label_column: str | None = None, workers: int | None = None) -> Check:
     """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
     splits = open_splits(path, label_column=label_column)
@@ -107,13 +101,15 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
         num = num_workers(len(images), workers)
-        results = map_images(partial(inspect, images), range(len(images)), at_once=_AT_ONCE, workers=num)
+        results = map_in_workers(
+            partial(inspect, images), range(len(images)), workers=num, at_once=_AT_ONCE, stop=False
+        )
         with progress(part, len(images), unit="image") as advance:
             for index, one in enumerate(results):
                 name, label = images.names[index], None if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
-                if isinstance(one, str):
-                    found.broken.append(Broken(name, one))
+                if isinstance(one, BrokenImageError):
+                    found.broken.append(Broken(name, one.reason))
                     continue
                 header, is_constant, picture = one
                 found.constant += [name] if is_constant else []
@@ -129,23 +125,20 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     suffixes = (
         Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)
     )
-    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes), maybe_labels=splits.maybe_labels)
+    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes))
 
 
-def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes] | str:
-    """The size and format of an image, whether it is of one color, and a hash; or the reason why it is broken.
+def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes]:
+    """The size and format of an image, whether it is of one color, and a hash.
 
     The hash of size and pixels stays the same if the picture is saved again without loss.
     """
-    try:
-        if isinstance(images.images, Tensor):
-            channels, height, width = images.images.shape[1:]
-            header = Header(width, height, "pixels", channels == 1, 0)
-        else:
-            header = peek(images.images[index], images.names[index])
-        x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
-    except BrokenImageError as error:
-        return error.reason
+    if isinstance(images.images, Tensor):
+        channels, height, width = images.images.shape[1:]
+        header = Header(width, height, "pixels", channels == 1, 0)
+    else:
+        header = peek(images.images[index], images.names[index])
+    x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
     content = f"{header.width}×{header.height} ".encode() + x_SSC.tobytes()
     return header, bool((x_SSC == x_SSC[0, 0]).all()), blake2b(content, digest_size=16).digest()
 
@@ -198,9 +191,6 @@ def findings(found: Check) -> Iterator[Finding]:
     if 0 < gray < decoded:
         yield advice(f"{gray:,} of {plural(decoded, 'image')} gray, the others in color; all are read as color")
 
-    if found.maybe_labels:
-        hint = where_labels_may_be(found.maybe_labels, "--label-column ")
-        yield advice(f"no label column of a usual name; {hint}")
     for split in (split for split in found.splits if split.classes):
         empty = [name for name, num in split.classes.items() if not num]
         smallest, largest = min(split.classes.values()), max(split.classes.values())

@@ -82,8 +82,6 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
         yield advice(f"there is no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
-    if dataset.maybe_labels and not config.method.settings.needs_labels:
-        yield advice(f"no label column was found, so nothing will be evaluated; {setup.where_labels_may_be()}")
     if dataset.train.labels is not None and config.method.settings.needs_labels:
         counts_K = dataset.train.labels.bincount(minlength=setup.num_classes)
         smallest, largest = int(counts_K.min()), int(counts_K.max())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, SPLIT_NAMES, folder_splits, path_as_text, split_folders, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
@@ -39,7 +39,7 @@ DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
-_METADATA = b"contune"
+_METADATA = "contune"
 
 Pictures = str | Path | Sequence[str | Path | Image.Image]
 """A folder with images at any depth, an image, a parquet file or a folder of them; or a list of paths or PIL images."""
@@ -60,18 +60,15 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
         path = expanded(images)
         if not os.path.lexists(path):
             raise no_such_place(str(images))
-        try:
-            if shards := find_shards(path):
-                for shard in shards:
-                    label_of(read_schema(shard), label_column, shard)
-                num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
-                if not num:
-                    raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
-                return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
-            paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
-            labels = _folder_labels(path, paths)
-        except OSError as error:
-            raise UserError(f"cannot read {str(error.filename or images)!r}: {error.strerror}") from error
+        if shards := find_shards(path):
+            for shard in shards:
+                label_of(read_schema(shard), label_column, shard)
+            num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
+            if not num:
+                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
+            return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
+        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
+        labels = _folder_labels(path, paths)
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
         listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
@@ -103,9 +100,6 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
         return [None]
     inside = [Path(path).relative_to(folder).parts for path in paths]
     splits = {part.name for part in split_folders(folder).values()}
-    tops = {parts[0] for parts in inside}
-    if {top.lower() for top in tops} <= set(chain.from_iterable(SPLIT_NAMES.values())):
-        splits = tops  # such as `test` alone
     folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
     return [path_as_text(names[0]) if names else None for names in folders]
 
@@ -241,13 +235,7 @@ def none_decoded(broken: Sequence[Broken]) -> UserError:
 
 
 def write_embeddings(
-    run: Path,
-    images: Pictures,
-    out: Path,
-    *,
-    dtype: str = "float32",
-    label_column: str | None = None,
-    **options: Any,
+    run: Path, images: str, out: Path, *, dtype: str = "float32", label_column: str | None = None, **options: Any
 ) -> tuple[int, int, list[Broken]]:
     """Write a parquet table with the columns path, label and embedding. It replaces only an earlier such table.
 
@@ -256,8 +244,8 @@ def write_embeddings(
     """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    check_out(out, *([images] if isinstance(images, str | Path) else []), ending=".parquet")
-    check_like(out, lambda path: Stored.open(path) is not None)
+    check_out(out, images, endings=[".parquet"])
+    check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)
     embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
     about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
@@ -291,40 +279,30 @@ def encoder_digest(run: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A table that `write_embeddings` wrote."""
+def encoder_of(table: Path) -> str | None:
+    """The digest of the encoder of a table that `write_embeddings` wrote; None if it is something else."""
+    with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(pq.read_schema(table).metadata[_METADATA.encode()])["encoder"])
+    return None
 
-    path: Path
-    encoder: str
 
-    @classmethod
-    def open(cls, path: Path) -> "Stored | None":
-        """None if it is something else."""
-        if path.suffix.lower() != ".parquet" or not path.is_file():
-            return None
-        with suppress(pa.ArrowException, OSError, ValueError, KeyError, TypeError):
-            about = json.loads(pq.read_schema(path).metadata[_METADATA])
-            return cls(path, str(about["encoder"]))
-        return None
-
-    def read(self, run: Path) -> Iterator[Embedded]:
-        if encoder_digest(run) != self.encoder:
-            raise UserError(
-                f"{self.path} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
-            )
-        try:
-            with pq.ParquetFile(self.path, pre_buffer=False) as file:
-                for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
-                    column = rows["embedding"]
-                    embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
-                    yield Embedded(
-                        paths=rows["path"].to_pylist(),
-                        labels=rows["label"].to_pylist(),
-                        embeddings=embeddings_BD.astype(np.float32),
-                    )
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{self.path} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
+def read_embeddings(table: Path, run: Path) -> Iterator[Embedded]:
+    if encoder_digest(run) != encoder_of(table):
+        raise UserError(
+            f"{table} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
+        )
+    try:
+        with pq.ParquetFile(table, pre_buffer=False) as file:
+            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+                column = rows["embedding"]
+                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
+                yield Embedded(
+                    paths=rows["path"].to_pylist(),
+                    labels=rows["label"].to_pylist(),
+                    embeddings=embeddings_BD.astype(np.float32),
+                )
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{table} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,22 +346,15 @@ def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Itera
 
 
 def write_predictions(
-    run: Path,
-    images: Pictures,
-    out: Path | None,
-    *,
-    label_column: str | None = None,
-    **options: Any,
+    run: Path, images: str, out: Path | None, *, label_column: str | None = None, **options: Any
 ) -> Predicted:
     """Predict all images, and write a .csv, .json or .parquet file. It replaces only an earlier file of predictions.
 
     `options` are those of `predict`.
     """
     if out is not None:
-        if out.suffix.lower() not in (".csv", ".json", ".parquet"):
-            raise UserError(f"--out {out} must end in .csv, .json or .parquet")
-        check_out(out, *([images] if isinstance(images, str | Path) else []))
-        check_like(out, _is_predictions)
+        check_out(out, images, endings=[".csv", ".json", ".parquet"])
+        check_like(out, *PREDICTION_COLUMNS, "p(" if out.suffix.lower() == ".csv" else "probabilities")
     source = open_source(images, label_column)
     parts: list[Predicted] = []
     with progress("predict", source.num, unit="image") as advance:
@@ -427,15 +398,3 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
         lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
         rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
         path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
-
-
-def _is_predictions(path: Path) -> bool:
-    """Whether `_write_predictions` wrote this file, by its columns; in JSON, by those of its first image."""
-    columns = [*PREDICTION_COLUMNS, "probabilities"]
-    if path.suffix.lower() == ".parquet":
-        return bool(pq.read_schema(path).names == columns)
-    with path.open(encoding="utf-8") as file:
-        first = file.readline()
-        if path.suffix.lower() == ".csv":
-            return first.replace('"', "").startswith(",".join([*PREDICTION_COLUMNS, "p("]))
-        return list(json.loads(file.readline().rstrip(",\n"))) == columns

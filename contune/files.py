@@ -1,9 +1,8 @@
 """Output files: which paths may be written, atomic writes, and a lock that keeps a folder to one process."""
 
-import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from contune.errors import UserError
 
 PART = ".part"
 """Suffix of a file while it is being written."""
+_ENDS = 2**16
+"""Bytes at the beginning and at the end of a file that tell what it is."""
 
 
 @contextmanager
@@ -24,7 +25,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield part
         sync(part)
         part.replace(path)
-        sync(path.parent)
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
@@ -47,16 +47,9 @@ def make_parent(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        no_fsync = path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)  # folders on some network disks
-        if not no_fsync:
-            raise
-    finally:
-        os.close(descriptor)
+    """Wait until the content of a file is on disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
@@ -67,14 +60,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
 
 def expanded(path: str | Path) -> Path:
     """With the home folder in place of `~`; an unknown `~name` stays as it is. The path need not exist."""
-    place = Path(os.path.expanduser(path))
-    try:
-        place.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return place
-    except (OSError, ValueError) as error:  # a name that is too long, a link to itself, a null byte
-        raise UserError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
-    return place
+    return Path(os.path.expanduser(path))
 
 
 def check_new_folder(folder: Path, holds: str) -> None:
@@ -85,10 +71,10 @@ def check_new_folder(folder: Path, holds: str) -> None:
         raise UserError(f"{folder} is not empty and holds no {holds}; choose another folder with --out")
 
 
-def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None:
-    """An output file has the right `ending`, is none of the inputs, and adds no parquet to a folder that is read."""
-    if ending is not None and out.suffix.lower() != ending:
-        raise UserError(f"--out {out} must end in {ending}")
+def check_out(out: Path, *inputs: str | Path, endings: Sequence[str]) -> None:
+    """An output file has a right ending, is none of the inputs, and adds no parquet to a folder that is read."""
+    if out.suffix.lower() not in endings:
+        raise UserError(f"--out {out} must end in {' or '.join(endings)}")
     if out.is_dir():
         raise UserError(f"--out {out} is a folder; choose a file")
     for place in map(expanded, inputs):
@@ -102,10 +88,15 @@ def check_out(out: Path, *inputs: str | Path, ending: str | None = None) -> None
             raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
 
 
-def check_like(out: Path, is_like: Callable[[Path], bool]) -> None:
-    """A file may be replaced only by one of its kind: `is_like` tells whether `out` is one."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):  # what cannot be parsed is something else
-        if not out.exists() or is_like(out):
+def check_like(out: Path, *words: str) -> None:
+    """A file may be replaced only by one of its kind, which has all these words."""
+    if not out.exists():
+        return
+    with suppress(OSError), out.open("rb") as file:
+        content = file.read(_ENDS)
+        file.seek(max(0, out.stat().st_size - _ENDS))
+        content += file.read()
+        if all(word.encode() in content for word in words):
             return
     raise UserError(f"{out} exists and this command did not write it; remove it, or choose another file with --out")
 

@@ -16,7 +16,7 @@ from contune.console import plural, progress
 from contune.data import ImageSet
 from contune.data.decode import Broken
 from contune.data.parquet import read_shards
-from contune.embedding import Embedded, Stored, embed, none_decoded, open_source
+from contune.embedding import Embedded, embed, encoder_of, none_decoded, open_source, read_embeddings
 from contune.errors import UserError
 from contune.files import expanded, write_atomic
 from contune.models.saved import load_encoder
@@ -62,12 +62,12 @@ def search(
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
     (asked,) = embed(encoder, queries, device=device, broken="stop")
-    stored = Stored.open(expanded(images))
-    if stored is None:
+    place = expanded(images)
+    if encoder_of(place) is None:
         source = open_source(images)
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
-        total, parts = int(pq.read_metadata(stored.path).num_rows), stored.read(Path(run))
+        total, parts = int(pq.read_metadata(place).num_rows), read_embeddings(place, Path(run))
     k, found, num = min(k, max(total, 1)), [Found(path, []) for path in asked.paths], 0
     with progress("search", total, unit="image") as advance:
         for part in parts:

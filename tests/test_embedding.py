@@ -130,7 +130,7 @@ def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
         (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
         (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
         (("train/x/a.png", "test/y/b.png", "zebra/c.png"), ["y", "x", "zebra"]),
-        (("test/y/b.png", "c.png"), [None, "test"]),
+        (("test/y/b.png", "c.png"), [None, "y"]),
         (("x/deep/a.png", "b.png"), [None, "x"]),
     ],
 )

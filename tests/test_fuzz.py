@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[int, Sequence[Any], dict[str, Any]]] = {
     "embed": (600, [RUNS, IMAGES], OUT | READ | {"--dtype": ["float16", "x"]}),
     "search": (500, [RUNS, IMAGES, IMAGES], OUT | READ | {"-k": NUMBERS}),
     "predict": (600, [RUNS, IMAGES], OUT | READ),
-    "export": (200, [RUNS, ["--to"], ["timm", "safetensors", "safetensors", *TEXTS]], OUT | {"--half": None}),
+    "export": (200, [RUNS, ["--to"], ["timm", "safetensors", "safetensors", *TEXTS]], OUT),
     "check": (400, [IMAGES], OUT | COLUMN),
     "doctor": (80, [["digits"], SMALL, settings], {}),
     "analyze": (120, [RUNS, settings], OUT | {"--k1": NUMBERS, "--k2": NUMBERS, "--batches": ["1", "0", "-1", "x"]}),

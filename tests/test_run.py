@@ -91,22 +91,21 @@ def test_which_paths_may_be_written(tmp_path: Path) -> None:
     inputs.mkdir()
     table.write_text("x")
     (tmp_path / "link").symlink_to(inputs)
-    check_out(tmp_path / "new.parquet", str(inputs), ending=".parquet")
-    check_out(inputs / "check.json", inputs, ending=".json")
-    for out, read, ending in (
-        (tmp_path / "new.txt", inputs, ".parquet"),
-        (inputs, inputs, None),
-        (table, table, None),
-        (inputs / "deep" / "new.parquet", inputs, None),
-        (tmp_path / "link" / "new.parquet", inputs, None),
+    check_out(tmp_path / "new.parquet", str(inputs), endings=[".parquet"])
+    check_out(inputs / "check.json", inputs, endings=[".json"])
+    for out, read in (
+        (tmp_path / "new.txt", inputs),
+        (inputs, inputs),
+        (table, table),
+        (inputs / "deep" / "new.parquet", inputs),
+        (tmp_path / "link" / "new.parquet", inputs),
     ):
         with pytest.raises(UserError, match="--out"):
-            check_out(out, read, ending=ending)
-    check_like(tmp_path / "new", lambda path: False)
-    check_like(table, lambda path: True)
-    for is_like in (lambda path: False, lambda path: bool(json.loads(path.read_text()))):
-        with pytest.raises(UserError, match="exists"):
-            check_like(table, is_like)
+            check_out(out, read, endings=[".parquet"])
+    check_like(tmp_path / "new", "x")
+    check_like(table, "x")
+    with pytest.raises(UserError, match="exists"):
+        check_like(table, "x", "y")
     check_new_folder(inputs, "run")
     for folder in (tmp_path, table):
         with pytest.raises(UserError, match="--out"):

@@ -27,13 +27,13 @@ def check(
 
     `contune check photos/ --out check.json`
     """
-    from contune.check import COLUMNS, findings, is_check
+    from contune.check import COLUMNS, findings
     from contune.check import check as check_images
     from contune.files import check_like, check_out, write_atomic
 
     if out is not None:
-        check_out(out, path, ending=".json")
-        check_like(out, is_check)
+        check_out(out, path, endings=[".json"])
+        check_like(out, '"findings"', '"left_alone"')
     found = check_images(path, label_column=label_column, workers=workers)
     broken = [broken for split in found.splits for broken in split.broken]
     show_table(COLUMNS, [split.table_row for split in found.splits], numbers=("images", "broken", "classes"))

@@ -75,16 +75,14 @@ def search(
 
     `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
     """
-    from functools import partial
-
     from contune.files import check_like, check_out
     from contune.nearest import search as find
     from contune.nearest import write_search_page
-    from contune.report.page import is_page
+    from contune.report.page import GENERATOR
 
     if out is not None:
-        check_out(out, images, query, ending=".html")
-        check_like(out, partial(is_page, kind="search"))
+        check_out(out, images, query, endings=[".html"])
+        check_like(out, GENERATOR.format(kind="search"))
         _skipped_file(out)
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
@@ -143,7 +141,6 @@ def export(
     run: Run,
     to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
-    half: Annotated[bool, typer.Option("--half", help="For onnx: store weights in half precision.")] = False,
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
 
@@ -155,7 +152,7 @@ def export(
     """
     from contune.export import export_run
 
-    folder, deviation = export_run(run, to, out, half=half)
+    folder, deviation = export_run(run, to, out)
     say(f"wrote    {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     say(f"checked  features differ from the run's by at most {deviation:.1e}")
     say(f"use it   {folder / 'README.md'}")
@@ -163,10 +160,9 @@ def export(
 
 def _skipped_file(out: Path) -> Path:
     """The list of broken images next to `out`. It replaces only an earlier list, which is checked before the work."""
-    from contune.data.decode import is_broken_list
     from contune.files import check_like
 
-    check_like(path := out.with_name(f"{out.name}.skipped.json"), is_broken_list)
+    check_like(path := out.with_name(f"{out.name}.skipped.json"), '"name"', '"reason"')
     return path
 
 

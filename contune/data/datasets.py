@@ -8,7 +8,7 @@ import gzip
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +20,10 @@ from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, peek
 from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
-from contune.data.images import (
-    Dataset,
-    ImageSet,
-    Splits,
-    Traits,
-    num_workers,
-)
+from contune.data.images import Dataset, ImageSet, Splits, Traits, num_workers
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
-from contune.errors import MOST_NAMES, UserError, unknown
+from contune.errors import UserError, unknown
 from contune.files import expanded
 
 BROKEN = ("stop", "skip")
@@ -88,7 +82,6 @@ def load_dataset(
         **vars(traits),
         skipped=skipped,
         held_out=held_out,
-        maybe_labels=splits.maybe_labels,
     )
 
 
@@ -123,14 +116,6 @@ def open_splits(
 def no_such_place(text: str) -> UserError:
     seen_from = "" if expanded(text).is_absolute() else f" (relative to {Path.cwd()})"
     return UserError(f"there is no file or folder at {text!r}{seen_from}")
-
-
-def where_labels_may_be(columns: Sequence[str], option: str) -> str:
-    """A hint for a data set whose `maybe_labels` these are; `option` is how the user names a column."""
-    more = f" and {len(columns) - MOST_NAMES:,} more" if len(columns) > MOST_NAMES else ""
-    return (
-        f"if one of these columns holds the labels: {', '.join(columns[:MOST_NAMES])}{more}, add {option}{columns[0]}"
-    )
 
 
 def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -214,17 +199,11 @@ def measure(train: ImageSet, full_range: bool = False) -> Traits:
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of uint8 pixels scaled to 0..1, to four decimals.
 
-    Computed from counts of the 256 levels, so the sums are exact. A constant channel gets a deviation of one level,
-    1/255, because images are divided by it.
+    A constant channel gets a deviation of one level, 1/255, because images are divided by it.
     """
-    levels = np.arange(256) / 255
-    means, stds = [], []
-    for channel in range(x_NCHW.shape[1]):
-        weights = np.bincount(x_NCHW[:, channel].reshape(-1), minlength=256) / x_NCHW[:, channel].size
-        mean = float(weights @ levels)
-        means.append(round(mean, 4))
-        stds.append(round(max(float(np.sqrt(weights @ (levels - mean) ** 2)), 1 / 255), 4))
-    return tuple(means), tuple(stds)
+    x_CN = [x_N / 255 for x_N in x_NCHW.swapaxes(0, 1).reshape(x_NCHW.shape[1], -1)]
+    means = tuple(round(float(x_N.mean()), 4) for x_N in x_CN)
+    return means, tuple(round(max(float(x_N.std()), 1 / 255), 4) for x_N in x_CN)
 
 
 def digits_splits() -> Splits:
@@ -266,7 +245,7 @@ def named_parquet(
                     f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
                     "use its path instead of the name"
                 )
-            return replace(splits, traits=traits, maybe_labels=())
+            return replace(splits, traits=traits)
     raise UserError(
         f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
         f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
@@ -305,46 +284,40 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
 
 
-FASHION_CLASSES = (
-    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
-)  # fmt: skip
 FASHION_FOLDERS = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
-DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 
 
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
-    """Fashion-MNIST from its idx files (torchvision's folder or Debian's package dataset-fashion-mnist), or parquet."""
+    """Fashion-MNIST from its four idx files, or parquet."""
+    from contune.device import torchvision  # takes a second to import
+
+    class_names = tuple(torchvision.datasets.FashionMNIST.classes)
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    folders = [place / folder for place in search_places(root) for folder in FASHION_FOLDERS]
-    for folder in folders if root is not None else [*folders, DEBIAN_FOLDER]:
+    for folder in (place / name for place in search_places(root) for name in FASHION_FOLDERS):
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
-            return Splits(train=train, test=test, class_names=FASHION_CLASSES, traits=traits)
-    return named_parquet("fmnist", root, label_column, len(FASHION_CLASSES), traits, "FashionMNIST")
+            return Splits(train=train, test=test, class_names=class_names, traits=traits)
+    return named_parquet("fmnist", root, label_column, len(class_names), traits, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:
-    x_NHW, labels = (_read_idx(folder / f"{prefix}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1"))
-    if x_NHW.ndim != 3 or labels.shape != x_NHW.shape[:1]:
-        raise UserError(f"the {prefix} images and labels in {str(folder)!r} do not match; fetch all four files again")
-    return ImageSet(
-        images=torch.from_numpy(x_NHW).unsqueeze(1),
-        labels=torch.from_numpy(labels).long(),
-        names=[f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels))],
-    )
-
-
-def _read_idx(path: Path) -> np.ndarray:
-    """An idx file of bytes, plain or gzipped: two zeros, type 8, number of axes, their lengths, data."""
+    """The idx files of a split, plain or gzipped: bytes after headers of 16 and 8 bytes."""
     try:
-        content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
-        data_start = 4 + 4 * content[3]
-        shape = np.frombuffer(content[4:data_start], dtype=">u4").astype(int).tolist()
-        if content[:3] != b"\0\0\x08":
-            raise ValueError("not an idx file of bytes")
-        return np.frombuffer(bytearray(content[data_start:]), dtype=np.uint8).reshape(shape)
-    except (EOFError, IndexError, OSError, ValueError, zlib.error) as error:
-        raise UserError(f"cannot read {str(path)!r} ({error}); fetch all four files again") from error
+        x_N1HW = _read_bytes(folder / f"{prefix}-images-idx3-ubyte")[16:].reshape(-1, 1, 28, 28)
+        labels_N = _read_bytes(folder / f"{prefix}-labels-idx1-ubyte")[8:]
+        if len(x_N1HW) != len(labels_N):
+            raise ValueError("images and labels do not match")
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise UserError(
+            f"cannot read the {prefix} files in {str(folder)!r} ({error}); fetch all four files again"
+        ) from error
+    names = [f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels_N))]
+    return ImageSet(images=torch.from_numpy(x_N1HW), labels=torch.from_numpy(labels_N).long(), names=names)
+
+
+def _read_bytes(path: Path) -> np.ndarray:
+    content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+    return np.frombuffer(bytearray(content), dtype=np.uint8)
 
 
 def imagenet100_splits(root: str | None, classes: str | None) -> Splits:

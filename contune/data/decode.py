@@ -80,12 +80,6 @@ def write_broken(path: Path, broken: Sequence[Broken]) -> None:
     write_atomic(path, json.dumps([one._asdict() for one in broken], indent=2) + "\n")
 
 
-def is_broken_list(path: Path) -> bool:
-    """Whether `write_broken` wrote this file."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return isinstance(content, list) and all(isinstance(one, dict) and {*one} == {*Broken._fields} for one in content)
-
-
 class Piece(NamedTuple):
     """A box in a picture, in pixels, and how it is resized."""
 

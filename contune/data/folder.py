@@ -55,10 +55,9 @@ def folder_splits(folder: Path) -> Splits:
     A class is named after its folder and contains everything below it. Flat files have no labels. `train` is a split,
     not a class of trains, if a test or validation folder is next to it or if it is the only folder.
     """
-    parts, num_others = _split_folders(folder)
-    if parts and "train" not in parts and not num_others:
-        raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
     parts = split_folders(folder)
+    if parts and "train" not in parts:
+        raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
     train_folder = parts.get("train", folder)
     class_names = _class_folders(train_folder)
     held = {part: _read_held(parts[part], class_names, train_folder) for part in ("test", "val") if part in parts}
@@ -72,15 +71,9 @@ def folder_splits(folder: Path) -> Splits:
 
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits; empty if the top folders are classes."""
-    parts, num_others = _split_folders(folder)
-    return parts if "train" in parts and (len(parts) > 1 or not num_others) else {}
-
-
-def _split_folders(folder: Path) -> tuple[dict[str, Path], int]:
-    """The folders named like splits, and the number of other folders."""
     tops = {path.name.lower(): path for path in visible_folders(folder)}
     parts = {part: tops[name] for part, names in SPLIT_NAMES.items() for name in reversed(names) if name in tops}
-    return parts, len(tops) - len(parts)
+    return parts if len(parts) == len(tops) or ("train" in parts and len(parts) > 1) else {}
 
 
 def read_classes(folder: Path, class_names: Sequence[str]) -> ImageSet:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +23,6 @@ from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded,
 from contune.device import core_share
 from contune.errors import UserError
 
-T = TypeVar("T")
-Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Called with the number of images done and their total."""
 
@@ -94,16 +92,9 @@ class ImageSet:
         In place of a broken image comes its error; with `stop`, it is raised.
         """
         at_once = max(1, min(64, _TASK_BYTES // (channels * size * size)))
-        decode = partial(self._decode_one, size, channels, stop)
-        return map_images(decode, range(len(self)) if indices is None else indices, at_once=at_once, workers=workers)
-
-    def _decode_one(self, size: int, channels: int, stop: bool, index: int) -> np.ndarray | BrokenImageError:
-        try:
-            return self.decode(index, size, channels)
-        except BrokenImageError as error:
-            if stop:
-                raise
-            return error
+        decode = partial(self.decode, size=size, channels=channels)
+        tasks = range(len(self)) if indices is None else indices
+        return map_in_workers(decode, tasks, workers=workers, at_once=at_once, stop=stop)
 
     def resident(
         self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
@@ -145,7 +136,6 @@ class Splits:
     class_names: tuple[str, ...] = ()
     traits: Traits | None = None
     """None if the literature has no standard values; they are measured then."""
-    maybe_labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,8 +152,6 @@ class Dataset(Traits):
     """Broken images that were left out."""
     held_out: tuple[str, ...] = ()
     """Which of `test` and `val` were drawn from the training images."""
-    maybe_labels: tuple[str, ...] = ()
-    """Columns that could hold labels, if none has a usual name."""
 
 
 def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
@@ -174,17 +162,24 @@ def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
 
 
 def map_in_workers(
-    function: Callable[[T], Result], tasks: Iterable[T], *, workers: int, pinned: bool = False
-) -> Iterator[Result]:
+    function: Callable[[Any], Any],
+    tasks: Iterable[Any],
+    *,
+    workers: int,
+    at_once: int = 1,
+    stop: bool = True,
+    pinned: bool = False,
+) -> Iterator[Any]:
     """`function` of each task, in order, by worker processes that start now and end with the iteration.
 
-    Tasks are read a few ahead of their results. With `workers=0` this process does the work.
+    Tasks are read a few ahead of their results; a worker gets `at_once` of them at a time. With `workers=0` this
+    process does the work. Without `stop`, a UserError takes the place of its result instead of being raised.
     """
     # Forked workers start at once and share the images' memory. Torch's own watchdog ends them if this process dies.
     context = "fork" if workers and sys.platform == "linux" else None
     loader = DataLoader(
         _Calls(function),
-        batch_size=None,
+        batch_size=at_once,
         sampler=tasks,
         num_workers=workers,
         pin_memory=pinned,
@@ -198,8 +193,8 @@ def map_in_workers(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
             results = iter(loader)
-        for result in results:
-            if isinstance(result, UserError):
+        for result in chain.from_iterable(results):
+            if stop and isinstance(result, UserError):
                 raise result
             yield result
     except RuntimeError as error:
@@ -208,18 +203,6 @@ def map_in_workers(
         raise UserError("a worker process died, probably out of memory; use fewer workers") from error
     finally:
         results = None  # ends the workers now, not when a traceback is collected as garbage
-
-
-def map_images(
-    function: Callable[[int], Result], indices: Sequence[int], *, at_once: int, workers: int
-) -> Iterator[Result]:
-    """`function` of each index, in order. A worker gets `at_once` of them at a time."""
-    tasks = [indices[start : start + at_once] for start in range(0, len(indices), at_once)]
-    return chain.from_iterable(map_in_workers(partial(_map, function), tasks, workers=workers))
-
-
-def _map(function: Callable[[int], Result], task: Sequence[int]) -> list[Result]:
-    return list(map(function, task))
 
 
 def num_workers(num_images: int, workers: int | None = None) -> int:

@@ -82,8 +82,11 @@ class StreamLoader:
         """
         with_crops = ((indices_B, None) for indices_B in indices) if crops is None else zip(indices, crops, strict=True)
         tasks = ((indices_B.tolist(), chosen) for indices_B, chosen in with_crops)
-        pinned = self.device.type == "cuda"
-        yield from to_device(map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned), self.device)
+        pinned = self.device.type == "cuda"  # then the host does not wait for the copies
+        for images, labels_B in map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned):
+            images = images.to(self.device, non_blocking=True).movedim(-1, -3)
+            images = images.clone(memory_format=torch.contiguous_format)  # `contiguous` keeps odd strides of 1 channel
+            yield images, None if labels_B is None else labels_B.to(self.device, non_blocking=True)
 
     def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
         """One batch, in a worker; channels last, as decoders write them."""
@@ -99,38 +102,3 @@ class StreamLoader:
 
 Loader = ResidentLoader | StreamLoader
 """A split of a data set that returns batches by index."""
-
-
-def to_device(batches: Iterable[Batch], device: torch.device) -> Iterator[Batch]:
-    """The batches on the device, channels first. A GPU copies each batch while it works on the previous one."""
-    if device.type != "cuda":
-        for batch in batches:
-            yield _copied(batch, device)
-        return
-    side = torch.cuda.Stream(device)
-    ahead: tuple[Batch, torch.cuda.Event] | None = None
-    for batch in batches:
-        with torch.cuda.stream(side):
-            copying = _copied(batch, device), side.record_event()
-        if ahead is not None:
-            yield _received(*ahead)
-        ahead = copying
-    if ahead is not None:
-        yield _received(*ahead)
-
-
-def _copied(batch: Batch, device: torch.device) -> Batch:
-    images, labels_B = batch
-    images = images.to(device, non_blocking=True).movedim(-1, -3)
-    images = images.clone(memory_format=torch.contiguous_format)  # `contiguous` keeps odd strides with one channel
-    return images, None if labels_B is None else labels_B.to(device, non_blocking=True)
-
-
-def _received(batch: Batch, copied: torch.cuda.Event) -> Batch:
-    """Wait for this batch's copy only, and keep its memory until the work on it is done."""
-    current = torch.cuda.current_stream(batch[0].device)
-    current.wait_event(copied)
-    for tensor in batch:
-        if tensor is not None:
-            tensor.record_stream(current)
-    return batch

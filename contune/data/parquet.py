@@ -98,14 +98,11 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
             values[split] = own_values
     labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
     parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
-    image = image_column(schemas["train"], str(path))
-    others = [field.name for field in schemas["train"] if field.name != image and _is_label(field.type)]
     return Splits(
         train=parts["train"],
         test=parts.get("test"),
         val=parts.get("val"),
         class_names=class_names if labels else (),
-        maybe_labels=tuple(others) if label is None else (),
     )
 
 
@@ -224,11 +221,6 @@ def _class_positions(
             f"label {outside[0]} in column {where} is outside its {len(names)} class names; drop those rows"
         )
     return labels, tuple(names[value] for value in position)
-
-
-def _is_label(kind: Any) -> bool:
-    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string)
-    return any(test(kind.value_type if pa.types.is_dictionary(kind) else kind) for test in tests)
 
 
 def _is_binary(kind: Any) -> bool:

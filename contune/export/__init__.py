@@ -4,7 +4,6 @@ To add a format, write a function that fills a folder and explains how to load i
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,32 +26,29 @@ FORMATS: dict[str, Writer] = {
     "safetensors": write_safetensors,
     "onnx": write_onnx,
 }
-RESIZED_TOLERANCE = 1e-2
-"""Added for resized photos: a value half way between two gray levels may round up here and down there."""
+TOLERANCE, RESIZED_TOLERANCE = 1e-4, 1e-2
+"""Larger for resized photos: a value half way between two gray levels may round up here and down there."""
 
 
-def export_run(run: str | Path, to: str, out: str | Path | None = None, *, half: bool = False) -> tuple[Path, float]:
+def export_run(run: str | Path, to: str, out: str | Path | None = None) -> tuple[Path, float]:
     """Writes the encoder of a run in the format `to` into the folder `out` [default: RUN/TO], with a model card.
 
     Loads the export again as a user would and compares it with the run's encoder on photos. If the features differ,
-    nothing is written. `half` stores the weights of an ONNX file in half precision. Returns the folder and the largest
-    difference from the run's features, relative to the largest feature if that is above 1.
+    nothing is written. Returns the folder and the largest difference from the run's features, relative to the largest
+    feature if that is above 1.
     """
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
-    if half and to != "onnx":
-        raise UserError(f"--half works with --to onnx only, not with {to}.")
     run = Path(run)
     folder = run / to if out is None else Path(out)
     check_new_folder(folder, "export")
     encoder, result = load_encoder(run), RunFolder(run).result()
     classifier = load_classifier(run) if (run / CLASSIFIER_FILE).exists() else None
-    writer: Writer = partial(write_onnx, half=True) if half else FORMATS[to]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
             part = Path(name)
-            written = writer(encoder, classifier, part)
+            written = FORMATS[to](encoder, classifier, part)
             deviation = check_outputs(encoder, classifier, written)
             (part / "README.md").write_text(model_card(encoder, result, written, deviation), encoding="utf-8")
             part.chmod(0o755)  # a temporary folder is readable by its owner only
@@ -73,8 +69,8 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
         photos_NCHW = photos_NCHW.float().mean(dim=1, keepdim=True).round().to(torch.uint8)
     deviations = []
     for images_NCHW, tolerance in (
-        (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), written.tolerance),
-        (photos_NCHW[:1, :, :, :200], written.tolerance + RESIZED_TOLERANCE),
+        (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), TOLERANCE),
+        (photos_NCHW[:1, :, :, :200], RESIZED_TOLERANCE),
     ):
         expected = [encoder(images_NCHW)]
         expected += [] if classifier is None else [classifier.probabilities(expected[0])]
@@ -83,7 +79,7 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
         if deviations[-1] > tolerance:
             raise UserError(
                 f"the exported features differ from the run's by {deviations[-1]:.4g}, more than the allowed "
-                f"{tolerance:g}. Nothing was written; choose another format, or omit --half."
+                f"{tolerance:g}. Nothing was written; choose another format."
             )
     return deviations[0]
 

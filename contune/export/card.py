@@ -22,8 +22,6 @@ class Written:
     """The library that loads the export, as model hubs name it."""
     outputs: Callable[[Tensor], Sequence[Tensor]]
     """The loaded export: uint8 images (N, C, H, W) to features and, in formats that have them, probabilities."""
-    tolerance: float = 1e-4
-    """The deviation that its precision allows."""
 
 
 def open_photo(channels: int) -> str:
@@ -38,16 +36,14 @@ image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).con
 
 def to_square(spec: EncoderSpec) -> str:
     """Python that makes that photo a square as training did."""
-    keep = (
-        ""
-        if spec.resize == "squash"
-        else f"""\
+    resized = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
+    if spec.resize == "squash":
+        return resized
+    return f"""\
 side = {"min" if spec.resize == "crop" else "max"}(image.size)
 left, top = ((length - side) // 2 for length in image.size)
 image = image.crop((left, top, left + side, top + side))
-"""
-    )
-    return f"{keep}image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
+{resized}"""
 
 
 def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Written, deviation: float) -> str:

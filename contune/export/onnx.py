@@ -5,7 +5,6 @@ Shapes: N images, H height, W width, C channels, D features, S the side they are
 
 import json
 import warnings
-from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,37 +12,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from contune.data.augment import normalize
 from contune.data.augment.ops import TOP_LEVEL
 from contune.errors import UserError
 from contune.export.card import Written, open_photo
 from contune.models.saved import Classifier, ImageEncoder
 
 ONNX_FILE, CLASSES_FILE = "encoder.onnx", "classes.json"
-HALF_TOLERANCE = 3e-2
-"""Half precision has 11 bits: each rounding error is 5e-4 of a number, and layers add theirs up, to 1e-2 of the largest
-feature in a barely trained encoder. An actual fault, such as an overflow, deviates far more."""
 
 
 class Graph(nn.Module):
     """What the file computes: `ImageEncoder.prepare` for (N, H, W, C) images, the encoder, and the classifier."""
 
-    def __init__(self, encoder: ImageEncoder, classifier: Classifier | None, half: bool) -> None:
+    def __init__(self, encoder: ImageEncoder, classifier: Classifier | None) -> None:
         super().__init__()
-        spec = encoder.spec
-        self.classifier, self.backbone = classifier, encoder.backbone
-        self.size, self.resize, self.half_precision = spec.image_size, spec.resize, half
-        self.mean_C11 = nn.Buffer(torch.tensor(spec.mean)[:, None, None])
-        self.std_C11 = nn.Buffer(torch.tensor(spec.std)[:, None, None])
+        self.encoder, self.classifier = encoder, classifier
 
     def forward(self, images_NHWC: Tensor) -> tuple[Tensor, ...]:
-        if self.resize != "squash":
+        spec = self.encoder.spec
+        if spec.resize != "squash":
             height, width = images_NHWC.shape[1:3]
-            side = (torch.sym_min if self.resize == "crop" else torch.sym_max)(height, width)  # type: ignore[no-untyped-call]
+            side = (torch.sym_min if spec.resize == "crop" else torch.sym_max)(height, width)  # type: ignore[no-untyped-call]
             top, left = (height - side) // 2, (width - side) // 2
             images_NHWC = F.pad(images_NHWC, (0, 0, -left, left + side - width, -top, top + side - height))
-        x_NCHW = images_NHWC.permute(0, 3, 1, 2).float()
-        x_NCHW = (squash(x_NCHW, self.size) / TOP_LEVEL - self.mean_C11) / self.std_C11
-        features_ND: Tensor = self.backbone(x_NCHW.half() if self.half_precision else x_NCHW).float()
+        levels_NCHW = squash(images_NHWC.permute(0, 3, 1, 2).float(), spec.image_size)
+        features_ND = self.encoder(normalize(levels_NCHW / TOP_LEVEL, spec.mean, spec.std))
         return features_ND, *([] if self.classifier is None else [self.classifier.probabilities(features_ND)])
 
 
@@ -69,21 +62,18 @@ def axis_weights(num_in: int, size: int) -> Tensor:
     return weights_SI / weights_SI.sum(dim=1, keepdim=True)
 
 
-def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Path, *, half: bool = False) -> Written:
+def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
     """`encoder.onnx`, and the class names if there is a classifier."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise UserError(f"--to onnx needs {', '.join(missing)}. Install with: pip install 'contune[onnx]'")
     import onnxruntime
 
-    encoder = deepcopy(encoder).eval()
-    if half:
-        encoder.backbone.half()
     size, file = encoder.spec.image_size, str(folder / ONNX_FILE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about itself
         torch.onnx.export(
-            Graph(encoder, classifier, half).eval(),
+            Graph(encoder, classifier).eval(),
             (torch.zeros(2, size + 3, size + 5, encoder.spec.channels, dtype=torch.uint8),),
             file,
             input_names=["images"],
@@ -101,11 +91,10 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         found = session.run(None, {"images": images_NCHW.permute(0, 2, 3, 1).contiguous().numpy()})
         return [torch.from_numpy(output) for output in found]
 
-    usage = _usage(encoder, has_classes=classifier is not None, half=half)
-    return Written(usage=usage, library="onnx", outputs=outputs, **({"tolerance": HALF_TOLERANCE} if half else {}))
+    return Written(usage=_usage(encoder, has_classes=classifier is not None), library="onnx", outputs=outputs)
 
 
-def _usage(encoder: ImageEncoder, *, has_classes: bool, half: bool) -> str:
+def _usage(encoder: ImageEncoder, *, has_classes: bool) -> str:
     spec = encoder.spec
     classes = f"""\
 (probabilities,) = session.run(["probabilities"], {{"images": images}})
@@ -123,6 +112,6 @@ images = numpy.asarray(image){"[None, :, :, None]" if spec.channels == 1 else "[
 
 `images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph makes them
 {spec.image_size}×{spec.image_size} pixels ({spec.resize}, bilinear, antialiased) and normalizes them. `features` is
-(batch, {encoder.num_features}). Weights are in {"half precision" if half else "float32"}, outputs in float32.
+(batch, {encoder.num_features}).
 For a resized image a gray level may round differently than in PyTorch, which changes later digits of a feature.
 """

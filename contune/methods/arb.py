@@ -56,11 +56,9 @@ def nearest_base(z_VBD: Tensor, ridge: float = 1e-5) -> Tensor:
 
     Newton-Schulz iterations compute the root with matrix products alone. An eigendecomposition would make the GPU wait
     for the host, which a CUDA graph cannot capture. The condition number can reach D / ridge, so we use float64.
-    Apple's GPUs have no float64; there the host computes it.
     """
     num_views, num, dim = z_VBD.shape
-    tall_VLS = (z_VBD.cpu() if z_VBD.device.type == "mps" else z_VBD).double()
-    tall_VLS = tall_VLS if num >= dim else tall_VLS.mT
+    tall_VLS = (z_VBD if num >= dim else z_VBD.mT).double()
     small = tall_VLS.shape[2]
     eye_VSS = torch.eye(small, dtype=torch.float64, device=tall_VLS.device).expand(num_views, -1, -1)
     # No eigenvalue is above the trace, which is D for standardized Z, nor below the ridge.

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import lengths
-from contune.models.heads import cosine_momentum, ema_update
+from contune.models.heads import ema_update
 from contune.settings import ranged
 
 
@@ -135,7 +135,8 @@ class MomentumMethod(Method):
 
     def follow(self, copies: nn.Module, *leaders: nn.Module) -> None:
         """Move the copies towards what they copy."""
-        momentum = cosine_momentum(self.share, self.settings.momentum, self.settings.last_momentum)
+        first, last = self.settings.momentum, self.settings.last_momentum
+        momentum = last - (last - first) * (1 + torch.cos(torch.pi * self.share)) / 2
         ema_update(copies, nn.ModuleList(leaders), momentum)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views, encode
-from contune.models.heads import Frozen, Prototypes, ema_copy, init_small, mlp
+from contune.models.heads import Prototypes, ema_copy, mlp
 from contune.settings import ranged
 
 
@@ -51,10 +51,12 @@ class DINO(MomentumMethod):
         sizes = [num_features, settings.projector_hidden, settings.projector_hidden, settings.projector_dim]
         self.projector = mlp(sizes, norm=False, activation=nn.GELU)
         # torch's random biases are the same for all images and outweigh what differs: outputs would become uniform.
-        init_small(self.projector)
-        self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes)
+        for layer in self.projector:
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02)
+                nn.init.zeros_(layer.bias)
+        self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
-        self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
         advice = "a longer method.teacher_warmup_epochs or a lower method.teacher_temperature"
         self.guess = Guess(math.log(settings.num_prototypes), advice)
@@ -78,7 +80,7 @@ class DINO(MomentumMethod):
 
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
-        self.frozen.restore(self.prototypes.weight, self.epoch)
+        self.prototypes.after_step(self.epoch)
         self.follow(self.teacher, self.encoder, self.projector, self.prototypes)
         self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - self.settings.centre_momentum)
 

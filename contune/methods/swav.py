@@ -15,12 +15,12 @@ from contune import distributed
 from contune.kernels.fused import wide_product
 from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.methods.dino import other_views_loss
-from contune.models.heads import Frozen, Prototypes, Queue, mlp
+from contune.models.heads import Prototypes, Queue, mlp
 from contune.settings import ranged
 
 LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
-"""Largest log-ratio of two entries exp(score / ε) that float32 can hold directly, and the same for FEW iterations or
-less. Sums over rows and columns can reach that ratio, with many iterations its power 3/2; float32 spans e⁻⁸⁷ to e⁸⁸."""
+"""Largest log-ratio of two entries exp(score / ε) that float32 can hold, and the same for FEW iterations or less. Sums
+over rows and columns can reach that ratio, with many iterations its power 3/2; float32 spans e⁻⁸⁷ to e⁸⁸."""
 
 
 class SwAV(Method):
@@ -34,7 +34,7 @@ class SwAV(Method):
     class Settings(WithoutLabels):
         temperature: float = ranged(0.1, above=0.0)
         """Temperature of the predicted assignments."""
-        epsilon: float = ranged(0.05, above=0.0)
+        epsilon: float = ranged(0.05, low=0.005)
         """Softness of the assignments before Sinkhorn-Knopp balances them. In short runs 0.03 learns sooner."""
         sinkhorn_iterations: int = ranged(3, low=1)
         """Number of iterations of Sinkhorn-Knopp."""
@@ -58,8 +58,7 @@ class SwAV(Method):
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
         self.projector = mlp([num_features, settings.projector_hidden, settings.projector_dim])
-        self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes)
-        self.frozen = Frozen(self.prototypes.weight, settings.frozen_epochs)
+        self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         num_queues = settings.global_views if settings.queue_size else 0
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(num_queues))
         advice = f"a lower method.epsilon than {settings.epsilon:g}"
@@ -81,7 +80,7 @@ class SwAV(Method):
 
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
-        self.frozen.restore(self.prototypes.weight, self.epoch)
+        self.prototypes.after_step(self.epoch)
         for queue, z_BD in zip(self._queues(), output.state["z_TBD"], strict=False):
             queue.push(z_BD)
 
@@ -98,7 +97,7 @@ class SwAV(Method):
             parts.append(torch.stack([queue.values_KD for queue in queues]))
         num = z_TBD.shape[1]
         start = distributed.rank() * num
-        return sinkhorn_of_cosines(
+        return sinkhorn(
             torch.cat(parts, dim=1),
             c_KD,
             torch.cat(weights, dim=1),
@@ -113,31 +112,6 @@ class SwAV(Method):
 
 @torch.no_grad()
 def sinkhorn(
-    scores_NK: Tensor, *, epsilon: float = 0.05, num_iterations: int = 3, weights_N: Tensor | None = None
-) -> Tensor:
-    """Soft assignments of rows to prototypes, equations 3 to 5: each row sums to 1, each prototype gets the same share.
-
-        Q = exp(scores / ε)
-        repeat num_iterations times:
-            divide each column of Q by its sum
-            divide each row of Q by its sum
-
-    The last division is by rows, so row sums are exact and column sums converge. We keep Q as a logarithm with one
-    offset per row and one per column, so that exp(score / ε) never overflows.
-
-    weights_N: the weight of each row in the column sums. A row of weight 0 is assigned but does not affect the others.
-    """
-    logits_NK = at_least_float32(scores_NK) / epsilon
-    log_weights_N1 = 0.0 if weights_N is None else weights_N.to(logits_NK.dtype).log().unsqueeze(1)
-    row_N1, column_1K = torch.zeros_like(logits_NK[:, :1]), torch.zeros_like(logits_NK[:1])
-    for _ in range(num_iterations):
-        column_1K = (logits_NK - row_N1 + log_weights_N1).logsumexp(dim=0, keepdim=True)
-        row_N1 = (logits_NK - column_1K).logsumexp(dim=1, keepdim=True)
-    return (logits_NK - column_1K - row_N1).exp()
-
-
-@torch.no_grad()
-def sinkhorn_of_cosines(
     z_TND: Tensor,
     prototypes_KD: Tensor,
     weights_TN: Tensor,
@@ -146,17 +120,27 @@ def sinkhorn_of_cosines(
     epsilon: float = 0.05,
     num_iterations: int = 3,
 ) -> Tensor:
-    """`sinkhorn` of the products of N unit vectors with prototypes, for each of T views; only the `wanted` rows.
+    """Soft assignments of rows to prototypes, equations 3 to 5: each row sums to 1, each prototype gets the same share.
 
-    With q = exp(product / ε), Q_nk = q_nk / (row_n · column_k) throughout. So we never build Q: its sums are products
-    of q with a vector. If ε is so small that a number could leave float32's range, `sinkhorn` does it in logarithms.
+        for each view, with unit vectors z and c:
+            Q = exp(z · cᵀ / ε)
+            repeat num_iterations times:
+                divide each column of Q by its sum
+                divide each row of Q by its sum
+
+    The last division is by rows, so row sums are exact and column sums converge.
+
+    weights_TN: the weight of each row in the column sums. A row of weight 0 is assigned but does not affect the others.
+    wanted: the rows to return.
+
+    With q = exp(z · cᵀ / ε), Q_nk = q_nk / (row_n · column_k) throughout. So we never build Q: its sums are products of
+    q with a vector. If ε is so small that a number could leave float32's range, we compute in float64.
     """
-    z_TND, prototypes_KD = at_least_float32(z_TND) / epsilon, at_least_float32(prototypes_KD)
+    dtype = at_least_float32(z_TND).dtype
     if 2 / epsilon > (LARGEST_OF_FEW if num_iterations <= FEW else LARGEST_EXPONENT):
-        views = zip(z_TND @ prototypes_KD.T, weights_TN, strict=True)
-        assigned = [sinkhorn(NK, epsilon=1.0, num_iterations=num_iterations, weights_N=N) for NK, N in views]
-        return torch.stack(assigned)[:, wanted]
-    q_TNK = _products(z_TND, prototypes_KD).exp_()
+        z_TND = z_TND.double()
+    z_TND = at_least_float32(z_TND) / epsilon
+    q_TNK = _products(z_TND, prototypes_KD.to(z_TND.dtype)).exp_()
     weights_TN1 = weights_TN.to(z_TND.dtype).unsqueeze(2)
     # The weights sum to the number of columns, so that neither rows nor columns grow with the iterations.
     share_TN1 = weights_TN1 * (q_TNK.shape[2] / weights_TN1.sum(dim=1, keepdim=True))
@@ -165,11 +149,11 @@ def sinkhorn_of_cosines(
         row_TN1 = q_TNK @ column_TK1.reciprocal()
         column_TK1 = q_TNK.mT @ (share_TN1 / row_TN1)
     assigned_TRK = q_TNK[:, wanted] / column_TK1.mT
-    return assigned_TRK / assigned_TRK.sum(dim=2, keepdim=True)
+    return (assigned_TRK / assigned_TRK.sum(dim=2, keepdim=True)).to(dtype)
 
 
 def _products(z_TND: Tensor, prototypes_KD: Tensor) -> Tensor:
-    """In half precision on a GPU: float32 would take as long as the rest of `sinkhorn_of_cosines` together."""
+    """In half precision on a GPU: float32 would take as long as the rest of `sinkhorn` together."""
     if not z_TND.is_cuda or z_TND.dtype == torch.float64:
         return z_TND @ prototypes_KD.T
     products: Tensor = wide_product(z_TND.half().flatten(0, 1), prototypes_KD.half().T)

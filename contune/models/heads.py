@@ -22,17 +22,7 @@ class BatchNorm(nn.BatchNorm1d):
         if not self.training or distributed.world_size() == 1:
             return super().forward(x_ND)
         start = distributed.rank() * len(x_ND)
-        whole = F.batch_norm(
-            distributed.gather_and_sum(x_ND),
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            training=True,
-            momentum=self.momentum or 0.0,
-            eps=self.eps,
-        )
-        return whole[start : start + len(x_ND)]
+        return super().forward(distributed.gather_and_sum(x_ND))[start : start + len(x_ND)]
 
 
 def mlp(
@@ -60,21 +50,19 @@ def mlp(
     return nn.Sequential(*layers)
 
 
-def init_small(head: nn.Module) -> None:
-    """Initializes linear layers as in a transformer: weights with a standard deviation of 0.02, biases of 0."""
-    for layer in head.modules():
-        if isinstance(layer, nn.Linear):
-            nn.init.trunc_normal_(layer.weight, std=0.02)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
-
-
 class Prototypes(nn.Module):
-    """Cosine similarities to K learned directions: a linear layer with L2-normalized rows."""
+    """Cosine similarities to K learned directions: a linear layer with L2-normalized rows.
 
-    def __init__(self, dim: int, num_prototypes: int) -> None:
+    For the first `frozen_epochs` epochs it keeps its initial values, whatever the optimizer does to them.
+    """
+
+    first: Tensor
+
+    def __init__(self, dim: int, num_prototypes: int, frozen_epochs: float) -> None:
         super().__init__()
         self.weight = nn.Parameter(F.normalize(torch.randn(num_prototypes, dim), dim=1))
+        self.frozen_epochs = frozen_epochs
+        self.register_buffer("first", self.weight.detach().clone())
 
     def forward(self, z_ND: Tensor) -> Tensor:
         """(N, K). In the precision of the weights also under autocast, because temperatures are low."""
@@ -85,31 +73,15 @@ class Prototypes(nn.Module):
     def directions_KD(self) -> Tensor:
         return F.normalize(self.weight, dim=1)
 
-
-class Frozen(nn.Module):
-    """Keeps a parameter at its initial value for the first `epochs` epochs, whatever the optimizer does to it."""
-
-    first: Tensor
-
-    def __init__(self, parameter: nn.Parameter, epochs: float) -> None:
-        super().__init__()
-        self.epochs = epochs
-        self.register_buffer("first", parameter.detach().clone())
-
     @torch.no_grad()
-    def restore(self, parameter: nn.Parameter, epoch: Tensor) -> None:
+    def after_step(self, epoch: Tensor) -> None:
         """Called after each optimizer step; epoch: how many epochs are completed, on the device."""
-        torch.where(epoch < self.epochs, self.first, parameter, out=parameter)
+        torch.where(epoch < self.frozen_epochs, self.first, self.weight, out=self.weight)
 
 
 def ema_copy(module: nn.Module) -> nn.Module:
     """A copy without gradients, for `ema_update`: BYOL's target, MoCo's key networks, DINO's teacher."""
     return copy.deepcopy(module).requires_grad_(False)
-
-
-def cosine_momentum(share: Tensor, first: float, last: float) -> Tensor:
-    """The momentum after `share` of the training, from `first` to `last`."""
-    return last - (last - first) * (1 + torch.cos(torch.pi * share)) / 2
 
 
 @torch.no_grad()

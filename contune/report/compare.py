@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -271,7 +270,7 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
     if len(runs) > 1 or os.path.realpath(path) != os.path.realpath(own):
         if path.name == own.name and RunFolder(path.parent).config_file.exists():
             raise UserError(f"{path} is the report of another run; choose another file with --out")
-        check_like(path, partial(html.is_page, kind="comparison" if len(runs) > 1 else "report"))
+        check_like(path, html.GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
     make_parent(path)
     if len(runs) > 1 or runs[0].result is None:
         groups = grouped(runs)

@@ -25,9 +25,9 @@ from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
-_GENERATOR = '<meta name="generator" content="contune {kind}">'
+GENERATOR = '<meta name="generator" content="contune {kind}">'
+"""In the head of a page. A command overwrites only pages of its own kind."""
 NOTHING = '<span class="none">–</span>'
-MOST_SKIPPED = 500
 THUMBNAIL_SIDE = 128
 TINY_SIDE = 64
 """Images up to this side are shown pixel by pixel; larger ones are photos."""
@@ -35,7 +35,7 @@ TINY_SIDE = 64
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 Kind = Literal["report", "comparison", "search", "gradients"]
-"""What a page shows. A command overwrites only pages of its own kind."""
+"""What a page shows."""
 
 
 def escape(value: object) -> str:
@@ -58,15 +58,9 @@ def duration(seconds: float) -> str:
 
 def page(kind: Kind, title: str, body: str) -> str:
     """A whole page; `body` is HTML."""
-    folder, generator = resources.files("contune.report"), _GENERATOR.format(kind=kind)
+    folder, generator = resources.files("contune.report"), GENERATOR.format(kind=kind)
     style, template = folder.joinpath("page.css").read_text("utf-8"), folder.joinpath("page.html").read_text("utf-8")
     return Template(template).substitute(title=escape(title), generator=generator, style=style, body=body)
-
-
-def is_page(path: Path, kind: Kind) -> bool:
-    """Whether `page` wrote this file, of this kind."""
-    with path.open(encoding="utf-8") as file:
-        return _GENERATOR.format(kind=kind) in file.read(512)  # the head holds it
 
 
 def header(what: str, title: str, facts: Sequence[str], *parts: str) -> str:
@@ -217,14 +211,9 @@ def write_report(
     num_others = num_views - 1 if is_softmax else 0
     parts += [plots.curves([(metrics, style, ())], num_others=num_others), *images_parts]
     if skipped:
-        lead = f"These images could not be decoded. <code>skipped.json</code> lists all, this page {MOST_SKIPPED}."
-        rows = [
-            (f'<span title="{escape(name)}">{escape(shorten(name, 60))}</span>', escape(reason))
-            for name, reason in skipped[:MOST_SKIPPED]
-        ]
-        summary, shown = plural(len(skipped), "broken image"), table("pairs files", ("File", "What is wrong"), rows)
-        folded = f"<details>\n<summary>{summary}</summary>\n{shown}\n</details>"
-        parts.append(section("skipped", "Left out", lead, folded))
+        name, reason = map(escape, skipped[0])
+        lead = f"{plural(len(skipped), 'broken image')}, such as {name}, which {reason}."
+        parts.append(section("skipped", "Left out", f"{lead} <code>skipped.json</code> lists all."))
     rows = []
     for part, values in config.items():
         for key, value in values.items():

@@ -13,19 +13,23 @@ class Spread(NamedTuple):
     half: float | None = None
     """None for a single value."""
     p: float | None = None
-    """Of a difference: the two-sided p-value of the t-test, None for a single pair."""
+    """Whether the mean may be 0: the two-sided p-value of the t-test, None for a single value."""
     num: int = 1
     """How many values."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """With an interval by Student's t, which is wide for few values."""
+        """With an interval by Student's t, which is wide for few values.
+
+        If all values are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
+        """
         if len(values) == 1:
             return cls(values[0])
         from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
 
-        half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / sqrt(len(values))
-        return cls(mean(values), half, num=len(values))
+        center, error, freedom = mean(values), stdev(values) / sqrt(len(values)), len(values) - 1
+        p = 2 * float(t.sf(abs(center) / error, freedom)) if error else float(center == 0)
+        return cls(center, float(t.ppf(0.975, freedom)) * error, p, len(values))
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
@@ -37,17 +41,8 @@ class Spread(NamedTuple):
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> Spread:
-    """The mean of a[i] − b[i] over pairs of runs that share everything else, such as the seed; at least one pair.
-
-    If all differences are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
-    """
-    differences = [one - other for one, other in zip(a, b, strict=True)]
-    spread = Spread.of(differences)
-    if spread.half is None:
-        return spread
-    from scipy.stats import ttest_1samp
-
-    return spread._replace(p=float(ttest_1samp(differences, 0.0).pvalue) if spread.half else float(spread.mean == 0))
+    """The mean of a[i] − b[i] over pairs of runs that share everything else, such as the seed; at least one pair."""
+    return Spread.of([one - other for one, other in zip(a, b, strict=True)])
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Spread:

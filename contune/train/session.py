@@ -179,8 +179,7 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
     return (
         f"{dataset.name}: {len(dataset.train):,} training and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
-        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}"
-        f"{skipped}{f'; {setup.where_labels_may_be()}' if dataset.maybe_labels else ''}\n"
+        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}{skipped}\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
         f"{'random weights' if setup.weights is None else f'weights of {setup.weights.title}'}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
@@ -207,9 +206,6 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     test_set = setup.eval_set()
     if test_set is None:
         raise UserError(f"{dataset.name} has no {split} split to evaluate on; {setup.way_to_measure()}")
-    if dataset.maybe_labels:
-        again = " and train again, as labels decide what is held out" if split in dataset.held_out else ""
-        say(f"{dataset.name} has no label column of a usual name; {setup.where_labels_may_be()}{again}")
     encoder.to(setup.device)
     train_loader = setup.loader(dataset.train, "train images")
     evaluation = _evaluate(setup, encoder.backbone, train_loader, setup.loader(test_set, "test images"))

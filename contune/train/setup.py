@@ -11,7 +11,7 @@ from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter, Policy, build_policy
-from contune.data.datasets import no_such_place, where_labels_may_be
+from contune.data.datasets import no_such_place
 from contune.data.loader import Loader, build_loader
 from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
@@ -69,10 +69,6 @@ class Setup:
         if self.dataset.val is None:
             raise UserError(f"eval.split=val needs a validation split; {self.way_to_measure()}")
         return self.dataset.val
-
-    def where_labels_may_be(self) -> str:
-        """Advice for a parquet without a column of a usual label name."""
-        return where_labels_may_be(self.dataset.maybe_labels, "data.label_column=")
 
     def way_to_measure(self) -> str:
         """Advice for data without a split to evaluate on."""
@@ -156,10 +152,9 @@ def build_method(setup: Setup) -> Method:
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
-        found = f"no column of a usual name; {setup.where_labels_may_be()}, or" if dataset.maybe_labels else "none;"
         raise UserError(
-            f"method {name} learns from labels and {dataset.name} has {found} "
-            "train without labels by the recipe images-ssl, or add method.name=simclr"
+            f"method {name} learns from labels and {dataset.name} has none; name a parquet's column with "
+            "data.label_column=NAME, or train without labels by the recipe images-ssl or method.name=simclr"
         )
     multilabel = labels is not None and labels.dim() == 2
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:

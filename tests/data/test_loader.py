@@ -14,7 +14,7 @@ from torch import Tensor
 from contune.data import load_dataset
 from contune.data.augment import Augmenter, build_policy
 from contune.data.augment.simaugment import Crops
-from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader, to_device
+from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
 from contune.train.log import MetricsLog
@@ -105,24 +105,6 @@ def test_crops_do_not_depend_on_workers_first_step_or_rank(photos: Path, cropped
     own = [indices_B[2:] for indices_B in STEPS]
     second = [(views[:, 2:], None if labels is None else labels[2:]) for views, labels in cropped]
     assert_same(list(loader.batches(own, draw_crops(own, start=2))), second)
-
-
-@pytest.mark.gpu
-def test_batches_copied_ahead_arrive_whole_and_in_order() -> None:
-    """Work on the device is slow and the copies are quick, so one that came too early would be seen."""
-    device = torch.device("cuda")
-    host = [
-        (torch.full((64, 32, 32, 3), number, dtype=torch.uint8).pin_memory(), torch.full((64,), number))
-        for number in range(20)
-    ]
-    sums = []
-    weights = torch.randn(4096, 4096, device=device)
-    for images_BCHW, labels_B in to_device(host, device):
-        assert labels_B is not None
-        for _ in range(10):
-            weights = weights @ weights / weights.norm()
-        sums.append(images_BCHW.float().mean() * 100 + labels_B.float().mean())
-    assert torch.stack(sums).tolist() == pytest.approx([101.0 * number for number in range(20)])
 
 
 def run(photos: Path) -> tuple[str, ...]:

@@ -72,8 +72,6 @@ def test_bad_requests_raise_and_write_nothing(run: Path, tmp_path: Path) -> None
     ):
         with pytest.raises(UserError, match=word):
             export_run(source, to, tmp_path / out)
-    with pytest.raises(UserError, match="half"):
-        export_run(run, "timm", tmp_path / "out", half=True)
     assert sorted(tmp_path.rglob("*")) == before
 
 

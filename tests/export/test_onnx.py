@@ -48,20 +48,6 @@ def test_features_and_probabilities_are_the_runs(tmp_path: Path, monkeypatch: py
         torch.testing.assert_close(features_1D, encoder(own_NCHW[:1]), rtol=0, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_half_precision_is_half_as_large_and_close(tmp_path: Path) -> None:
-    encoder = write_run(tmp_path, SMALL_GRAY)
-    folder, deviation = export_run(tmp_path, "onnx", half=True)
-    file = folder / "encoder.onnx"
-    assert file.stat().st_size < 0.6 * (tmp_path / "encoder.safetensors").stat().st_size
-    images_NCHW = real_images(8, 1)
-    (found_ND,) = runtime.InferenceSession(str(file)).run(None, {"images": images_NCHW.permute(0, 2, 3, 1).numpy()})
-    assert found_ND.dtype == "float32"
-    with torch.no_grad():
-        torch.testing.assert_close(torch.from_numpy(found_ND), encoder(images_NCHW), rtol=1e-2, atol=1e-2)
-    assert 1e-6 < deviation < 1e-2
-
-
 def test_a_wrong_graph_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, SMALL_GRAY)
     nearest = partial(torch.nn.functional.interpolate, mode="nearest")

@@ -9,7 +9,7 @@ from test_every_method import BATCH, SIZE, batch, build
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.methods.swav import SwAV, sinkhorn, sinkhorn_of_cosines, swapped_prediction_loss
+from contune.methods.swav import SwAV, sinkhorn, swapped_prediction_loss
 
 N, K = 12, 5
 
@@ -20,58 +20,50 @@ def cosines(num: int = N, seed: int = 0) -> Tensor:
     return z_ND @ c_KD.T
 
 
-def nested_sinkhorn(scores: Tensor, epsilon: float, num_iterations: int) -> Tensor:
-    """As the paper writes it, entry by entry, with the marginals 1/K and 1/N."""
+def nested_sinkhorn(scores: Tensor, weights: Tensor, epsilon: float = 0.05, num_iterations: int = 3) -> Tensor:
+    """As the paper writes it, entry by entry; the sums over columns count each row by its weight."""
     num, size = scores.shape
     q = [[math.exp(scores[n, k].item() / epsilon) for k in range(size)] for n in range(num)]
     for _ in range(num_iterations):
         for k in range(size):
-            total = sum(q[n][k] for n in range(num))
+            total = sum(weights[n].item() * q[n][k] for n in range(num))
             for n in range(num):
-                q[n][k] /= total * size
+                q[n][k] /= total
         for n in range(num):
-            total = sum(q[n])
-            for k in range(size):
-                q[n][k] /= total * num
-    return num * torch.tensor(q, dtype=torch.float64)
+            q[n] = [value / sum(q[n]) for value in q[n]]
+    return torch.tensor(q, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("num_iterations", [1, 3, 10])
-def test_sinkhorn_against_nested_loops(num_iterations: int) -> None:
-    actual = sinkhorn(cosines().requires_grad_(), epsilon=0.05, num_iterations=num_iterations)
-    expected = nested_sinkhorn(cosines(), 0.05, num_iterations)
-    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)
-    assert not actual.requires_grad
-
-
-def test_sinkhorn_sums_limits_and_weights() -> None:
-    assigned = sinkhorn(cosines(), num_iterations=200)
-    torch.testing.assert_close(assigned.sum(dim=1), torch.ones(N).double())
-    torch.testing.assert_close(assigned.sum(dim=0), torch.full((K,), N / K).double(), rtol=0, atol=1e-6)
-    alike = sinkhorn(cosines()[:1].expand(N, K))
-    torch.testing.assert_close(alike, torch.full((N, K), 1 / K).double(), msg="a collapsed network's targets")
-    scores = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.2, 0.1], [0.9, 0.7, 0.6]], dtype=torch.float64)
-    assert sinkhorn(scores, epsilon=0.005, num_iterations=200).argmax(dim=1).tolist() == [1, 0, 2], "a permutation"
-    huge = sinkhorn(1e6 * cosines().float())
-    torch.testing.assert_close(huge.sum(dim=1), torch.ones(N), rtol=1e-4, atol=1e-4)
-    together = torch.cat([cosines(), cosines(num=7, seed=2)])
-    without = sinkhorn(together, weights_N=torch.cat([torch.ones(N), torch.zeros(7)]))
-    torch.testing.assert_close(without[:N], sinkhorn(cosines()), rtol=1e-12, atol=1e-12)
-    twice = sinkhorn(cosines(), weights_N=torch.tensor([2] + [1] * (N - 1)))
-    torch.testing.assert_close(twice, sinkhorn(torch.cat([cosines(), cosines()[:1]]))[:N])
+def assigned(scores: Tensor, **knobs: float) -> Tensor:
+    weights, eye = torch.ones(1, len(scores)), torch.eye(scores.shape[1]).to(scores.dtype)
+    return sinkhorn(scores[None], eye, weights, wanted=slice(None), **knobs)[0]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("num_iterations", [1, 3, 10])
 @pytest.mark.parametrize("epsilon", [0.5, 0.05, 0.03, 0.005])
-def test_cosines_are_assigned_alike_without_logarithms(num_iterations: int, epsilon: float) -> None:
-    """Two views at once, one with rows that do not count; ε on both sides of where logarithms begin."""
+def test_sinkhorn_against_nested_loops(num_iterations: int, epsilon: float) -> None:
+    """Two views at once, one with rows that do not count."""
     both_TNK = torch.stack([cosines(seed=1), cosines(seed=2)])
     weights_TN = torch.stack([torch.ones(N), torch.arange(N) % 3]).double()
     knobs = {"epsilon": epsilon, "num_iterations": num_iterations}
-    found = sinkhorn_of_cosines(both_TNK, torch.eye(K).double(), weights_TN, wanted=slice(2, 9), **knobs)  # type: ignore[arg-type]
-    views = zip(both_TNK, weights_TN, strict=True)
-    expected = [sinkhorn(scores, weights_N=weights, **knobs)[2:9] for scores, weights in views]  # type: ignore[arg-type]
-    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=1e-12)
+    expected = torch.stack(
+        [nested_sinkhorn(*view, **knobs)[2:9] for view in zip(both_TNK, weights_TN, strict=True)]  # type: ignore[arg-type]
+    )
+    for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 2e-2 if epsilon < 0.01 else 1e-4)):
+        scores_TNK, eye_KK = both_TNK.to(dtype).requires_grad_(), torch.eye(K).to(dtype)
+        found = sinkhorn(scores_TNK, eye_KK, weights_TN, wanted=slice(2, 9), **knobs)  # type: ignore[arg-type]
+        torch.testing.assert_close(found, expected.to(dtype), rtol=tolerance, atol=tolerance)
+        assert not found.requires_grad
+
+
+def test_sinkhorn_sums_and_limits() -> None:
+    found = assigned(cosines(), num_iterations=200)
+    torch.testing.assert_close(found.sum(dim=1), torch.ones(N).double())
+    torch.testing.assert_close(found.sum(dim=0), torch.full((K,), N / K).double(), rtol=0, atol=1e-6)
+    alike = assigned(cosines()[:1].expand(N, K))
+    torch.testing.assert_close(alike, torch.full((N, K), 1 / K).double(), msg="a collapsed network's targets")
+    scores = torch.tensor([[0.9, 0.8, 0.1], [0.8, 0.2, 0.1], [0.9, 0.7, 0.6]], dtype=torch.float64)
+    assert assigned(scores, epsilon=0.005, num_iterations=200).argmax(dim=1).tolist() == [1, 0, 2], "a permutation"
 
 
 @pytest.mark.parametrize(("epsilon", "num_iterations"), [(0.04, 20), (0.0286, 5), (0.0286, 1)])
@@ -80,7 +72,7 @@ def test_cosines_are_assigned_alike_without_logarithms(num_iterations: int, epsi
 def test_extreme_cosines_are_assigned_in_float32_as_in_float64(
     epsilon: float, num_iterations: int, num: int, size: int, kind: str
 ) -> None:
-    """The largest ratios that cosines can have, at the smallest ε without logarithms."""
+    """The largest ratios that cosines can have, at the smallest ε for float32."""
     row, column = torch.arange(num)[:, None], torch.arange(size)
     signs = {
         "poles": torch.randn(num, size, generator=torch.Generator().manual_seed(0)).sign(),
@@ -89,14 +81,14 @@ def test_extreme_cosines_are_assigned_in_float32_as_in_float64(
         "halves": torch.where((row < num // 2) ^ (column < 1), 1.0, -1.0),
     }[kind]
     knobs = {"epsilon": epsilon, "num_iterations": num_iterations}
-    (found,) = sinkhorn_of_cosines(signs[None], torch.eye(size), torch.ones(1, num), wanted=slice(None), **knobs)  # type: ignore[arg-type]
-    torch.testing.assert_close(found.double(), sinkhorn(signs.double(), **knobs), rtol=1e-4, atol=1e-6)  # type: ignore[arg-type]
+    found, expected = (assigned(scores, **knobs) for scores in (signs, signs.double()))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("num_global", "num_views"), [(2, 2), (2, 5), (3, 4)])
 def test_swapped_prediction_against_nested_loops(num_global: int, num_views: int) -> None:
     scores = torch.stack([cosines(seed=view) for view in range(num_views)]).requires_grad_()
-    assignments = torch.stack([sinkhorn(scores_NK) for scores_NK in scores[:num_global]])
+    assignments = torch.stack([assigned(scores_NK) for scores_NK in scores[:num_global]])
     losses = [
         -(assignments[t, b] * (torch.exp(scores[v, b] / 0.2) / torch.exp(scores[v, b] / 0.2).sum()).log()).sum()
         for t in range(num_global)
@@ -129,11 +121,11 @@ def test_the_queue_counts_from_its_epoch_on_if_it_is_full(epoch: float, num_rows
     views = [*batch()[0], torch.randn(BATCH, 1, SIZE, SIZE)]  # the third one only predicts
     z_VBD = F.normalize(method.projector(torch.cat([method.encoder(view) for view in views])), dim=1).chunk(3)
     c_DK = F.normalize(method.prototypes.weight, dim=1).T
-    assigned = []
+    targets = []
     for z_BD, queue in zip(z_VBD, method._queues(), strict=False):
         rows = torch.cat([z_BD, queue.values_KD]) if counts else z_BD
-        assigned.append(sinkhorn(rows @ c_DK, epsilon=0.1, num_iterations=2)[:BATCH])
-    expected = swapped_prediction_loss(torch.stack(z_VBD) @ c_DK, torch.stack(assigned), temperature=0.2)
+        targets.append(assigned(rows @ c_DK, epsilon=0.1, num_iterations=2)[:BATCH])
+    expected = swapped_prediction_loss(torch.stack(z_VBD) @ c_DK, torch.stack(targets), temperature=0.2)
     output = method(views, None)
     torch.testing.assert_close(output.loss, expected, rtol=1e-5, atol=1e-6)
     before = [int(queue.position) for queue in method._queues()]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -46,35 +47,24 @@ LAST_MOVE, LAST_SIGNED = Op.ROTATE, Op.SHARPNESS
 NUM_SUB_POLICIES = 25
 
 
-def magnitude_of(op: Op, bin_index: int, image_size: int) -> float:
-    """A slope, whole pixels, degrees, a number of bits, a level or a blend's excess over 1, by its bin from 0 to 9."""
-
-    def spaced(first: float, last: float) -> float:
-        return float(torch.linspace(first, last, 10)[bin_index])
-
-    if op in (Op.SHEAR_X, Op.SHEAR_Y):
-        return spaced(0, 0.3)
-    if op in (Op.TRANSLATE_X, Op.TRANSLATE_Y):
-        return float(int(spaced(0, 150 / 331 * image_size)))
-    if op == Op.ROTATE:
-        return spaced(0, 30)
-    if op == Op.POSTERIZE:
-        return 8 - round(bin_index * 4 / 9)
-    return spaced(255, 0) if op == Op.SOLARIZE else spaced(0, 0.9)
-
-
 @cache
 @torch.inference_mode(False)
 def sub_policy_table(image_size: int, device: torch.device) -> Tensor:
-    """(25, 2, 3): operation, probability and magnitude of both steps of each sub-policy; 0 where there is none."""
+    """(25, 2, 3): operation, probability and magnitude of both steps of each sub-policy; 0 where there is none.
+
+    A magnitude is a slope, whole pixels, degrees, a number of bits, a level or a blend's excess over 1.
+    """
     from contune.device import torchvision  # takes a second to import
 
     ops_by_name = {op.name.replace("_", ""): op for op in Op}
+    policy = torchvision.transforms.AutoAugment(torchvision.transforms.AutoAugmentPolicy.CIFAR10)
+    magnitudes = policy._augmentation_space(10, (image_size, image_size))
     rows = []
-    for steps in torchvision.transforms.AutoAugment(torchvision.transforms.AutoAugmentPolicy.CIFAR10).policies:
-        for name, probability, bin_index in steps:
-            op = ops_by_name[name.upper()]
-            rows.append((op, probability, 0 if bin_index is None else magnitude_of(op, bin_index, image_size)))
+    for name, probability, bin_index in chain.from_iterable(policy.policies):
+        magnitude = 0.0 if bin_index is None else float(magnitudes[name][0][bin_index])
+        if name.startswith("Translate"):
+            magnitude = int(magnitude)
+        rows.append((ops_by_name[name.upper()], probability, magnitude))
     return torch.tensor(rows, dtype=torch.float32, device=device).view(NUM_SUB_POLICIES, 2, 3)
 
 

@@ -173,10 +173,10 @@ def _step(r_P, g_P, b_P, op, m, pixel_P, inside_P, SIZE: tl.constexpr, C: tl.con
 
 
 @triton.jit
-def _store_levels(out_ptr, level_P, at_P, inside_P, mean_std_ptr, c: tl.constexpr, C: tl.constexpr):
-    # Divisions round as torch's do, so that equal levels are equal to the last bit.
-    normal_P = tl.div_rn(tl.div_rn(level_P, 255.0) - tl.load(mean_std_ptr + c), tl.load(mean_std_ptr + C + c))
-    tl.store(out_ptr + at_P + c, normal_P.to(out_ptr.dtype.element_ty), mask=inside_P)
+def _store(out_ptr, value, at, inside, mean_std_ptr, c: tl.constexpr, C: tl.constexpr):
+    """One channel in [0, 1], normalized. Divides as torch does, so that equal pixels are equal to the last bit."""
+    normal = tl.div_rn(value - tl.load(mean_std_ptr + c), tl.load(mean_std_ptr + C + c))
+    tl.store(out_ptr + at + c, normal.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -205,10 +205,10 @@ def autoaugment_kernel(
             op, m = tl.load(op_ptr + STEPS * view + step), tl.load(magnitude_ptr + STEPS * view + step)
             r_P, g_P, b_P = _step(r_P, g_P, b_P, op, m, pixel_P, inside_P, SIZE, C, BP)
     view_ptr = out_ptr + view.to(tl.int64) * (SIZE * SIZE * C)
-    _store_levels(view_ptr, r_P, pixel_P * C, inside_P, mean_std_ptr, 0, C)
+    _store(view_ptr, tl.div_rn(r_P, 255.0), pixel_P * C, inside_P, mean_std_ptr, 0, C)
     if C == 3:
-        _store_levels(view_ptr, g_P, pixel_P * C, inside_P, mean_std_ptr, 1, C)
-        _store_levels(view_ptr, b_P, pixel_P * C, inside_P, mean_std_ptr, 2, C)
+        _store(view_ptr, tl.div_rn(g_P, 255.0), pixel_P * C, inside_P, mean_std_ptr, 1, C)
+        _store(view_ptr, tl.div_rn(b_P, 255.0), pixel_P * C, inside_P, mean_std_ptr, 2, C)
 
 
 # ---------------------------------------------------------------------------- SimAugment
@@ -359,12 +359,6 @@ def _cropped(plane_ptr, rows_SH, columns_SW, H: tl.constexpr, W: tl.constexpr, P
 
 
 @triton.jit
-def _store_plane(out_ptr, plane_SS, at_SS, inside_SS, mean_std_ptr, c: tl.constexpr, C: tl.constexpr):
-    normal_SS = (plane_SS - tl.load(mean_std_ptr + c)) / tl.load(mean_std_ptr + C + c)
-    tl.store(out_ptr + at_SS + c, normal_SS.to(out_ptr.dtype.element_ty), mask=inside_SS)
-
-
-@triton.jit
 def simaugment_kernel(
     image_ptr, area_ptr, aspect_ptr, position_ptr, flip_ptr, factor_ptr, turn_ptr, order_ptr,
     gray_ptr, sigma_ptr, solarize_ptr, mean_std_ptr, out_ptr, num_images,
@@ -413,10 +407,10 @@ def simaugment_kernel(
             b = tl.where(b >= 0.5, 1.0 - b, b)
 
     at_SS = view * (S * S * C) + (y_S1 * S + x_1S) * C
-    _store_plane(out_ptr, r, at_SS, inside_SS, mean_std_ptr, 0, C)
+    _store(out_ptr, r, at_SS, inside_SS, mean_std_ptr, 0, C)
     if C == 3:
-        _store_plane(out_ptr, g, at_SS, inside_SS, mean_std_ptr, 1, C)
-        _store_plane(out_ptr, b, at_SS, inside_SS, mean_std_ptr, 2, C)
+        _store(out_ptr, g, at_SS, inside_SS, mean_std_ptr, 1, C)
+        _store(out_ptr, b, at_SS, inside_SS, mean_std_ptr, 2, C)
 
 
 def fits(policy: Policy, images_BCHW: Tensor) -> bool:

@@ -6,7 +6,7 @@ B: samples, C: channels, H, W: height, width, S: steps.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar
 
@@ -75,15 +75,11 @@ class Policy:
 
     begins_with_crop: ClassVar[bool] = False
     """Whether the workers that decode images may crop them."""
-    image_size: int
+    image_size: int = field(metadata={"low": 1})
     """The side of a view, in pixels."""
-    channels: int
+    channels: int = field(metadata={"choices": (1, 3)})
 
     def __post_init__(self) -> None:
-        if self.image_size < 1:
-            raise UserError(f"image_size must be 1 or more, got {self.image_size}")
-        if self.channels not in (1, 3):
-            raise UserError(f"channels must be 1 (gray) or 3 (color), got {self.channels}")
         check(self, "")
 
     def draw(self, num_samples: int, generator: torch.Generator) -> Params:
