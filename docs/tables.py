@@ -123,7 +123,7 @@ def why(benchmarks: Path) -> str:
 
 def _bullets(*texts: str) -> str:
     marks: dict[str, Any] = {"initial_indent": "- ", "subsequent_indent": "  ", "break_on_hyphens": False}
-    return "\n".join(fill(text, 118, **marks) for text in texts)
+    return "\n".join(fill(text, 120, **marks) for text in texts)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -139,7 +139,7 @@ def verdict(findings: Sequence[Finding]) -> str:
         if each.claim.headline and each.number != NOT_RUN:
             upper, lower = (title.split(",")[0] for title in each.claim.rows)
             texts.append(f"**{each.claim.headline}: {words[each.verdict]}.** {upper} − {lower} is {each.number}.")
-    return _bullets(*texts, f"**The paper's claims.** {summary(findings)}")
+    return _bullets(*texts, f"**Claims.** {summary(findings)}")
 
 
 def results_table(results: Results) -> str:

@@ -251,7 +251,7 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
         verdict, number = OPEN, NOT_RUN
         if all(each.results for each in rows.values()):
             verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
-            number = f"{number} ({_seeds(list(rows.values()))})"
+            number = f"{number} ({_runs(list(rows.values()))})"
         files = {
             f"{claim.experiment.split()[0]}, {each.row.title}": tuple(Path(result["file"]) for result in each.results)
             for each in rows.values()
@@ -268,12 +268,12 @@ def gpu_minutes(config: Config) -> float:
     return 1.1 * views * slower / VIEWS_PER_SECOND[config.model.encoder] / 60
 
 
-def _seeds(rows: Rows) -> str:
-    """`5 seeds`, or `15 and 7 runs` if rows have different seeds or several runs of one."""
+def _runs(rows: Rows) -> str:
+    """`5 runs each`, `16 and 7 runs` of the first and second row, or `3 to 5 runs each` of many."""
     counts = [len(each.results) for each in rows]
-    if len({*counts}) == 1 and all(len(each.by_seed()) == counts[0] for each in rows):
-        return f"{counts[0]} seed{'s' * (counts[0] > 1)}"
-    return f"{min(counts)} to {max(counts)} runs each" if len(rows) > 2 else f"{' and '.join(map(str, counts))} runs"
+    if len({*counts}) == 1:
+        return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(rows) > 1)}"
+    return f"{min(counts)} to {max(counts)} runs each" if len(rows) > 2 else f"{counts[0]} and {counts[1]} runs"
 
 
 COLUMNS = ("claim", "paper", "verdict", "our runs")
@@ -287,7 +287,7 @@ def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
         if claim.differs and finding.files:
             text += f"; {claim.differs}"
         if finding.verdict == OPEN and finding.minutes >= 1:
-            text += f"; {finding.minutes:.0f} GPU minutes are missing"
+            text += f"; needs {finding.minutes:.0f} more GPU minutes"
         rows.append((claim.text, claim.source, finding.verdict, text))
     return rows
 
@@ -295,4 +295,5 @@ def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
 def summary(findings: Sequence[Finding]) -> str:
     verdicts = [finding.verdict for finding in findings]
     counts = ", ".join(f"{verdicts.count(name)} {name}" for name in (REPRODUCED, PARTLY, NOT, OPEN))
-    return f"Of {len(findings)} claims: {counts}."
+    num_ours = sum(finding.claim.source == "ours" for finding in findings)
+    return f"Of {len(findings) - num_ours} claims of the paper and {num_ours} of ours: {counts}."
