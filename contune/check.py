@@ -21,7 +21,7 @@ from contune.files import expanded
 
 LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
-SMALL_SIDE, WIDE, UNBALANCED = 8, 10, 10
+SMALL_SIDE, UNBALANCED = 8, 10
 COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
 _AT_ONCE = 64
 
@@ -37,7 +37,6 @@ class SplitFacts:
     sides: Counter[tuple[int, int]] = field(default_factory=Counter)
     """By (width, height)."""
     kinds: Counter[str] = field(default_factory=Counter)
-    num_gray: int = 0
     classes: dict[str, int] = field(default_factory=dict)
     """Empty without labels."""
 
@@ -115,7 +114,6 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
                 found.constant += [name] if is_constant else []
                 found.sides[header.width, header.height] += 1
                 found.kinds[header.kind] += 1
-                found.num_gray += header.is_gray
                 if label is not None:
                     found.classes[label] += 1
                 seen.setdefault(picture, []).append((name, part, label))
@@ -178,18 +176,11 @@ def findings(found: Check) -> Iterator[Finding]:
         yield fine("no picture appears twice")
 
     constant = [name for split in found.splits for name in split.constant]
-    sides = [(min(side), max(side), num) for split in found.splits for side, num in split.sides.items()]
-    small = sum(num for shorter, _, num in sides if shorter < SMALL_SIDE)
-    wide = sum(num for shorter, longer, num in sides if longer > WIDE * shorter)
-    gray, decoded = sum(split.num_gray for split in found.splits), sum(num for *_, num in sides)
+    small = sum(num for split in found.splits for side, num in split.sides.items() if min(side) < SMALL_SIDE)
     if constant:
         yield advice(f"images of a single color: {len(constant):,}, such as {constant[0]!r}")
     if small:
         yield advice(f"images less than {SMALL_SIDE} pixels high or wide: {small:,}")
-    if wide:
-        yield advice(f"images over {WIDE} times as long as wide, too long for any data.resize: {wide:,}")
-    if 0 < gray < decoded:
-        yield advice(f"{gray:,} of {plural(decoded, 'image')} gray, the others in color; all are read as color")
 
     for split in (split for split in found.splits if split.classes):
         empty = [name for name, num in split.classes.items() if not num]

@@ -88,10 +88,7 @@ def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[st
     images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
     known = {str(position): name for position, name in enumerate(names or ())}
-    texts = [str(int(value) if isinstance(value, bool) else value) for value in values]
-    return images, [
-        None if value in no_label else known.get(text, text) for value, text in zip(values, texts, strict=True)
-    ]
+    return images, [None if value in no_label else known.get(str(value), str(value)) for value in values]
 
 
 def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
@@ -201,8 +198,8 @@ def embed(
         for open_part in source.parts:
             images, labels = open_part()
             images = images.as_seen_with(spec.resize, spec.bits)
-            stop = broken == "stop"
-            pixels = images.decode_all(spec.image_size, spec.channels, workers=num_processes, stop=stop)
+            size, stop = spec.image_size, broken == "stop"
+            pixels = images.decode_all(size, spec.channels, workers=num_processes, stop=stop)
             yield from zip(images.names, labels, pixels, strict=True)
 
     def embedded() -> Iterator[Embedded]:

@@ -80,11 +80,8 @@ def check_out(out: Path, *inputs: str | Path, endings: Sequence[str]) -> None:
     for place in map(expanded, inputs):
         if out.exists() and place.exists() and out.samefile(place):
             raise UserError(f"--out {out} is also an input; choose another file")
-        if (
-            out.suffix.lower() == ".parquet"
-            and place.is_dir()
-            and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(place))
-        ):
+        is_inside = place.is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(place))
+        if is_inside and out.suffix.lower() == ".parquet":
             raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
 
 

@@ -7,7 +7,6 @@ Shapes: N embeddings, D embedding size, K pairs, B bins of similarity.
 """
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
@@ -27,7 +26,7 @@ from contune.console import plural, progress
 from contune.data.augment import Params
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
-from contune.files import check_new_folder, make_parent, write_atomic
+from contune.files import make_parent, write_atomic
 from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.dispatch import check_number
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
@@ -204,12 +203,6 @@ def sweep(
     }
 
 
-def check_place(folder: Path, run: Path) -> None:
-    """An analysis may go to the folder of its run, to a new one, or to one that holds an analysis."""
-    if os.path.realpath(folder) != os.path.realpath(run) and not (folder / NUMBERS_FILE).exists():
-        check_new_folder(folder, "analysis")
-
-
 def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     """Write gradients.json, .png, .svg and .html into `folder`."""
     make_parent(folder / NUMBERS_FILE)
@@ -245,9 +238,8 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         section("figure", "Pull and push", reading, f'<figure class="drawing scroll">{drawing}</figure>'),
         section("numbers", "Numbers", meaning, f'<div class="scroll">{shown}</div>'),
     ]
-    write_atomic(
-        folder / "gradients.html", page("gradients", f"{method} on {data}: gradients · contune", "\n".join(body))
-    )
+    text = page("gradients", f"{method} on {data}: gradients · contune", "\n".join(body))
+    write_atomic(folder / "gradients.html", text)
 
 
 def headline(found: dict[str, Any]) -> str:

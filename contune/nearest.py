@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import torch
+import torch.nn.functional as F
 
 from contune.console import plural, progress
 from contune.data import ImageSet
@@ -62,6 +64,7 @@ def search(
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
     (asked,) = embed(encoder, queries, device=device, broken="stop")
+    asked_QD = F.normalize(torch.from_numpy(asked.embeddings), dim=1)
     place = expanded(images)
     if encoder_of(place) is None:
         source = open_source(images)
@@ -73,7 +76,8 @@ def search(
         for part in parts:
             num += len(part.paths)
             skipped += part.broken
-            add_hits(found, _unit(asked.embeddings) @ _unit(part.embeddings).T, part, k)
+            sim_QB = asked_QD @ F.normalize(torch.from_numpy(part.embeddings), dim=1).T
+            add_hits(found, sim_QB.numpy(), part, k)
             advance(num + len(skipped), "")
     if not any(one.hits for one in found):
         if num:
@@ -91,11 +95,6 @@ def add_hits(found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int)
         hits = (Hit(part.paths[index], part.labels[index], float(sim_B[index])) for index in nearer)
         new = islice((hit for hit in hits if os.path.realpath(hit.path) != file), k)
         one.hits[:] = sorted([*one.hits, *new], key=lambda hit: -hit.similarity)[:k]
-
-
-def _unit(x_BD: np.ndarray) -> np.ndarray:
-    unit_BD: np.ndarray = x_BD / np.maximum(np.linalg.norm(x_BD, axis=1, keepdims=True), 1e-12)
-    return unit_BD
 
 
 def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: str) -> None:

@@ -91,10 +91,12 @@ def analyze(
     `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
     """
     from contune import gradients
+    from contune.files import check_new_folder
     from contune.run import RunFolder
 
     folder = out or run
-    gradients.check_place(folder, run)
+    if out is not None and not (out / gradients.NUMBERS_FILE).exists():
+        check_new_folder(out, "analysis")
     found = gradients.analyze_run(
         RunFolder(run),
         overrides or [],
@@ -253,7 +255,7 @@ def experiment(
         draw_only=draw,
     )
     table = drawn.table
-    show_table(table.columns, [[cell.strip("*") for cell in row] for row in table.rows], numbers=table.numbers)
+    show_table(table.columns, [[cell.strip("*") for cell in row] for row in table.rows], numbers=table.columns[1:])
     left_out = [note for note in table.notes if note.startswith("Left out: ")]
     problems = [sentence for outcome in drawn.outcomes for sentence in outcome.problems()]
     say("".join(f"\n{sentence}" for sentence in (*left_out, *problems)))

@@ -46,7 +46,6 @@ def embed(
     """
     from contune.embedding import write_embeddings
 
-    _skipped_file(out)
     options = {"batch": batch, "device": device, "broken": broken, "workers": workers}
     began = time.perf_counter()
     num, num_features, skipped = write_embeddings(run, images, out, dtype=dtype, label_column=label_column, **options)
@@ -83,7 +82,6 @@ def search(
     if out is not None:
         check_out(out, images, query, endings=[".html"])
         check_like(out, GENERATOR.format(kind="search"))
-        _skipped_file(out)
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
@@ -119,8 +117,6 @@ def predict(
 
     from contune.embedding import write_predictions
 
-    if out is not None:
-        _skipped_file(out)
     found = write_predictions(
         run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
     )
@@ -158,14 +154,6 @@ def export(
     say(f"use it   {folder / 'README.md'}")
 
 
-def _skipped_file(out: Path) -> Path:
-    """The list of broken images next to `out`. It replaces only an earlier list, which is checked before the work."""
-    from contune.files import check_like
-
-    check_like(path := out.with_name(f"{out.name}.skipped.json"), '"name"', '"reason"')
-    return path
-
-
 def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
     from contune.data.decode import write_broken
@@ -173,7 +161,7 @@ def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
     if broken:
         say(f"left out    {plural(len(broken), 'broken image')}, such as {broken[0].name!r}, which {broken[0].reason}")
     if out is not None:
-        listed = _skipped_file(out)
+        listed = out.with_name(f"{out.name}.skipped.json")
         listed.unlink(missing_ok=True)
         if broken:
             write_broken(listed, broken)

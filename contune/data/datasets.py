@@ -229,9 +229,7 @@ def search_places(root: str | None) -> list[Path]:
     return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
 
-def named_parquet(
-    name: str, root: str | None, label_column: str | None, num_classes: int, traits: Traits, reader: str
-) -> Splits:
+def named_parquet(name: str, root: str | None, label_column: str | None, traits: Traits, reader: str) -> Splits:
     """The shards of a named data set in `place/name`, or directly in a root that the user gave.
 
     Without any, the error names torchvision's `reader`, which can download the data.
@@ -239,13 +237,7 @@ def named_parquet(
     places = search_places(root)
     for path in [*(place / name for place in places), *([] if root is None else places)]:
         if path.exists() and find_shards(path):
-            splits = parquet_splits(path, label_column)
-            if label_column is None and len(splits.class_names) != num_classes:
-                raise UserError(
-                    f"{str(path)!r} has {len(splits.class_names)} classes, but {name} has {num_classes}; "
-                    "use its path instead of the name"
-                )
-            return replace(splits, traits=traits)
+            return replace(parquet_splits(path, label_column), traits=traits)
     raise UserError(
         f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
         f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
@@ -267,7 +259,7 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     places = [folder for place in search_places(root) for folder in (place, place.absolute().parent)]
     folder = next((place for place in places if (place / reader.base_folder).is_dir()), None)
     if folder is None:
-        return named_parquet(name, root, label_column, int(name.removeprefix("cifar")), CIFAR[name], name.upper())
+        return named_parquet(name, root, label_column, CIFAR[name], name.upper())
     try:
         train, test = (reader(folder, train=is_train) for is_train in (True, False))
     except RuntimeError as error:
@@ -297,7 +289,7 @@ def fashion_splits(root: str | None, label_column: str | None) -> Splits:
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
             return Splits(train=train, test=test, class_names=class_names, traits=traits)
-    return named_parquet("fmnist", root, label_column, len(class_names), traits, "FashionMNIST")
+    return named_parquet("fmnist", root, label_column, traits, "FashionMNIST")
 
 
 def _read_fashion(folder: Path, prefix: str) -> ImageSet:

@@ -10,7 +10,7 @@ import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ REDUCTIONS = (8, 4, 2)
 _SPARE = 2
 """A reduced piece keeps this many pixels per output pixel: enough to antialias, at a fraction of the time."""
 
-_TRUSTED = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000", "ICO", "TGA")
+_TRUSTED = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "JPEG2000", "ICO", "TGA")
 """The most frequent first. Pillow also opens formats that are no photos, and EPS, which another program would
 execute."""
 _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
@@ -118,11 +118,9 @@ def decode_pieces(
     with open_picture(source, name) as image:
         if size is None:
             return _load(image, name, channels, bits)[None]
-        with _naming(name):
-            try:
-                turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
-            except _UNREADABLE_EXIF:
-                turned = False
+        turned = False
+        with _naming(name), suppress(*_UNREADABLE_EXIF):
+            turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
         width, height = image.size[::-1] if turned else image.size
         pieces = cut(height, width)
         x_HWC = _load(image, name, channels, bits, reduction(pieces, size))
@@ -160,7 +158,7 @@ def open_picture(source: Encoded, name: str) -> Image.Image:
             return ImageOps.exif_transpose(source)
     content = _read_bytes(source, name)
     with _naming(name):
-        image = Image.open(io.BytesIO(content), formats=_trusted())
+        image = Image.open(io.BytesIO(content), formats=_TRUSTED)
         num_pixels, most = image.width * image.height, Image.MAX_IMAGE_PIXELS
         if (most is not None and num_pixels > most) or max(image.size) > LONGEST_SIDE:
             raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
@@ -263,9 +261,3 @@ def _naming(name: str) -> Iterator[None]:
     except Exception as error:  # damaged files make Pillow raise nearly anything
         reason = f"is damaged ({' '.join(str(error).split()) or type(error).__name__})"
         raise BrokenImageError(name, reason) from error
-
-
-@cache
-def _trusted() -> tuple[str, ...]:
-    Image.init()
-    return tuple(name for name in _TRUSTED if name in Image.OPEN)

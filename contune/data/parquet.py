@@ -214,7 +214,7 @@ def _class_positions(
     position = {value: number for number, value in enumerate(sorted(different))}
     labels = {split: torch.tensor([position[value] for value in column]) for split, column in values.items()}
     if names is None or any(isinstance(value, str) for value in different):
-        return labels, tuple(str(int(value)) if isinstance(value, bool) else str(value) for value in position)
+        return labels, tuple(map(str, position))
     outside = [value for value in position if not 0 <= value < len(names)]
     if outside:
         raise UserError(

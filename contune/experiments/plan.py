@@ -114,10 +114,7 @@ class Experiment:
             if all(key in map(_key, row.overrides) for row in rows):
                 raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
         for row in rows:
-            try:
-                row.config(overrides, seed=0)
-            except UserError as error:
-                raise UserError(f"{error} ({row.title})") from None
+            row.config(overrides, seed=0)  # raises if a setting is wrong
         if computed:
             kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
             but = f"; {', '.join(kept)} kept its own" if kept else ""
@@ -168,9 +165,8 @@ class Outcome:
     def scores(self, column: str = TOP1) -> list[dict[str, Any]]:
         """What was measured of each run, with its seed. Raw pixels are the same for every seed, and count once."""
         results = self.results[:1] if self.row.pixels else self.results
-        found = [
-            (result["seed"], judged_by(result, column, prefix=PIXELS if self.row.pixels else "")) for result in results
-        ]
+        prefix = PIXELS if self.row.pixels else ""
+        found = [(result["seed"], judged_by(result, column, prefix=prefix)) for result in results]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
     def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:

@@ -30,19 +30,14 @@ RESPONSES = (
 @dataclass(frozen=True, kw_only=True)
 class Table:
     columns: Sequence[str]
-    """The first column names the rows."""
+    """The first column names the rows, the others are numbers."""
     rows: Sequence[Sequence[str]]
     """Cells in Markdown: the best is **bold**."""
     notes: Sequence[str]
     """How the numbers were measured."""
 
-    @property
-    def numbers(self) -> Sequence[str]:
-        """Columns that are right-aligned."""
-        return self.columns[1:]
-
     def markdown(self) -> str:
-        table = markdown_table(self.columns, self.rows, self.numbers)
+        table = markdown_table(self.columns, self.rows, self.columns[1:])
         return "\n".join([table, "", *(f"- {note}" for note in self.notes)]) + "\n"
 
 

@@ -243,10 +243,9 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
         for text in claim.rows:
             title, _, other = text.partition(" @ ")
             planned, by_title = outcomes_of(other or claim.experiment)
-            num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
-            minutes += (
-                0 if text in rows else num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
-            )
+            if text not in rows:
+                num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
+                minutes += num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
             rows[text] = by_title[title]
         verdict, number = OPEN, NOT_RUN
         if all(each.results for each in rows.values()):

@@ -20,8 +20,7 @@ from contune.files import check_new_folder, unwritable
 from contune.models.saved import CLASSIFIER_FILE, Classifier, ImageEncoder, load_classifier, load_encoder
 from contune.run import RunFolder
 
-Writer = Callable[[ImageEncoder, Classifier | None, Path], Written]
-FORMATS: dict[str, Writer] = {
+FORMATS: dict[str, Callable[[ImageEncoder, Classifier | None, Path], Written]] = {
     "timm": write_timm,
     "safetensors": write_safetensors,
     "onnx": write_onnx,

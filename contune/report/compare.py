@@ -199,7 +199,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
     shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
     shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
     parts.append(section("settings", "Settings that differ", "", shown))
-    kind: html.Kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page takes its report's place
+    kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page takes its report's place
     return html.page(kind, f"{methods} on {data} · contune", "\n".join(parts))
 
 

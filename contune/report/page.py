@@ -12,7 +12,7 @@ from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -34,9 +34,6 @@ TINY_SIDE = 64
 
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
-Kind = Literal["report", "comparison", "search", "gradients"]
-"""What a page shows."""
-
 
 def escape(value: object) -> str:
     """Text that is safe between tags and inside quotes. File names may contain bytes that are no text."""
@@ -56,8 +53,8 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def page(kind: Kind, title: str, body: str) -> str:
-    """A whole page; `body` is HTML."""
+def page(kind: str, title: str, body: str) -> str:
+    """A whole page; `kind` is what it shows, `body` is HTML."""
     folder, generator = resources.files("contune.report"), GENERATOR.format(kind=kind)
     style, template = folder.joinpath("page.css").read_text("utf-8"), folder.joinpath("page.html").read_text("utf-8")
     return Template(template).substitute(title=escape(title), generator=generator, style=style, body=body)

@@ -92,7 +92,7 @@ def test_the_label_column(tmp_path: Path) -> None:
         (pa.array(["b", "a", "b"]), ("a", "b"), [1, 0, 1]),
         (pa.array([7, 3, 7]), ("3", "7"), [1, 0, 1]),
         (pa.array([200, 3, 200], type=pa.uint8()), ("3", "200"), [1, 0, 1]),
-        (pa.array([True, False, True]), ("0", "1"), [1, 0, 1]),
+        (pa.array([True, False, True]), ("False", "True"), [1, 0, 1]),
         (pa.array(["b", "a", "b"]).dictionary_encode(), ("a", "b"), [1, 0, 1]),
     ],
 )
