@@ -5,6 +5,7 @@ Shapes: V views, B images, C channels, S side of the squares.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Batch = tuple[Tensor, Tensor | None]
 """uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
+
+_BATCHES_AT_ONCE = 512
 
 
 def build_loader(
@@ -47,13 +50,16 @@ class ResidentLoader:
         return len(self.images_NCHW)
 
     def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
-        """One batch for each tensor of indices, in order.
+        """One batch for each tensor of indices, in order. The arguments are read ahead of their use.
 
         `crops` are ignored: the images here are squashed already, so the device crops them.
         """
-        for indices_B in indices:
-            on_device = indices_B.to(self.images_NCHW.device, non_blocking=True)
-            yield self.images_NCHW[on_device], None if self.labels_N is None else self.labels_N[on_device]
+        waiting = iter(indices)
+        # Copy many indices at once: a copy per batch would make the host wait each time.
+        while parts := list(islice(waiting, _BATCHES_AT_ONCE)):
+            on_device = torch.cat(parts).to(self.images_NCHW.device).split([len(part) for part in parts])
+            for indices_B in on_device:
+                yield self.images_NCHW[indices_B], None if self.labels_N is None else self.labels_N[indices_B]
 
 
 class StreamLoader:
@@ -72,7 +78,6 @@ class StreamLoader:
     def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
         """As `ResidentLoader`. Workers start and end with this call, so ask for all epochs at once.
 
-        The arguments are read ahead of their use.
         With `crops`, one per batch, workers cut every view out of the whole picture.
         """
         with_crops = ((indices_B, None) for indices_B in indices) if crops is None else zip(indices, crops, strict=True)
