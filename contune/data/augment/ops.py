@@ -8,6 +8,7 @@ B: samples, C: channels, H, W: height, width, S: steps.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -72,6 +73,8 @@ class Policy:
     A policy is a frozen dataclass whose other fields are its options.
     """
 
+    begins_with_crop: ClassVar[bool] = False
+    """Whether the workers that decode images may crop them."""
     image_size: int = field(metadata={"low": 1})
     """The side of a view, in pixels."""
     channels: int = field(metadata={"choices": (1, 3)})
@@ -104,14 +107,21 @@ def resize(images_BCHW: Tensor, size: int) -> Tensor:
 
 
 def crop_flip(images_BCHW: Tensor, start_B2: Tensor, flip_B: Tensor, padding: int) -> Tensor:
-    """Zero padding on all sides, a crop of the original size from (top, left), then a horizontal flip."""
-    C, H, W = images_BCHW.shape[1:]
-    device, padded = images_BCHW.device, F.pad(images_BCHW, [padding] * 4)
-    row_BH = start_B2[:, :1] + count_to(H, device, torch.int64)
-    column_W = count_to(W, device, torch.int64)
-    column_BW = start_B2[:, 1:] + torch.where(flip_B[:, None], W - 1 - column_W, column_W)
-    rows = padded.gather(2, row_BH[:, None, :, None].expand(-1, C, -1, padded.shape[3]))
-    return rows.gather(3, column_BW[:, None, None].expand(-1, C, H, -1))
+    """Zero padding on all sides, a crop of the original size from (top, left), then a horizontal flip.
+
+    A row of the result is W neighboring pixels of a padded image or of its mirror image. So one `index_select` picks
+    the rows from all such windows of both.
+    """
+    B, C, H, W = images_BCHW.shape
+    device = images_BCHW.device
+    padded = F.pad(torch.stack([images_BCHW, images_BCHW.flip(3)]), [padding] * 4).contiguous()
+    top_B, left_B = start_B2.unbind(1)
+    left_B = torch.where(flip_B, 2 * padding - left_B, left_B)
+    image_BC = (flip_B * B + count_to(B, device, torch.int64))[:, None] * C + count_to(C, device, torch.int64)
+    row_BCH = (image_BC * (H + 2 * padding) + top_B[:, None])[:, :, None] + count_to(H, device, torch.int64)
+    window_BCH = row_BCH * (W + 2 * padding) + left_B[:, None, None]
+    windows = padded.as_strided((max(0, padded.numel() - W + 1), W), (1, 1))
+    return windows.index_select(0, window_BCH.view(-1)).view(B, C, H, W)
 
 
 def sample_affine(images_BCHW: Tensor, inverse_B23: Tensor, mode: str) -> Tensor:

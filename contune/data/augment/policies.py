@@ -143,7 +143,9 @@ class Augmenter:
 
         rows: which of the images to return parameters for. A rank needs only some of what is drawn for all.
         """
-        params = [policy.draw(num_samples * len(views), generator) for policy, views in self.views_of.items()]
+        params = []
+        for policy, views in self.views_of.items():
+            params.append(policy.draw(num_samples * len(views), generator))
         return self._some(params, rows)
 
     def _some(self, params: list[Params], rows: slice) -> list[Params]:
@@ -193,7 +195,7 @@ class Augmenter:
     @property
     def begins_with_crops(self) -> bool:
         """Whether decoders have anything to crop. Otherwise every view sees the same resized image."""
-        return any(isinstance(policy, SimAugment) for policy in self.policies)
+        return any(policy.begins_with_crop for policy in self.policies)
 
     def crops(self, params: list[Params]) -> Crops:
         """The crops among parameters that were drawn on the CPU."""

@@ -253,6 +253,8 @@ def gaussian_blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
 class SimAugment(Policy):
     """The steps in the module's docstring, each with its own probability and strength."""
 
+    begins_with_crop = True
+
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Smallest and largest share of the image's area in a crop."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -307,8 +309,10 @@ class SimAugment(Policy):
 
     def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
         H, W = images_BCHW.shape[-2:]
-        boxes = crop_boxes(params, H, W, self.crop_ratio)
-        views = resized_crop(images_BCHW.float(), *boxes, params["flip"], self.image_size, self.interpolation)
+        start_B2, size_B2 = crop_boxes(params, H, W, self.crop_ratio)
+        views = resized_crop(
+            images_BCHW.float(), start_B2, size_B2, params["flip"], self.image_size, self.interpolation
+        )
         return self._change_colors(views, params)
 
     def apply_cropped(self, crops_BCHW: Tensor, params: Params) -> Tensor:
