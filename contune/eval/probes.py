@@ -113,9 +113,8 @@ def validation_accuracy(
     """Share of validation images that the nearest of up to 10,000 training images classify correctly."""
     assert train.labels_N is not None
     assert val.labels_N is not None
-    rows_N = torch.arange(
-        0, len(train), -(-len(train) // VALIDATION_IMAGES)
-    )  # evenly spaced: the order may be by class
+    step = -(-len(train) // VALIDATION_IMAGES)
+    rows_N = torch.arange(0, len(train), step)  # evenly spaced: the order may be by class
     with evaluating(encoder):
         train_ND = extract_features(encoder, train, spec, rows=rows_N, autocast=autocast)
         val_MD = extract_features(encoder, val, spec, autocast=autocast)

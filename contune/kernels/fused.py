@@ -290,11 +290,8 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
     num, dim = z_ND.shape
     temperature, _, k2, _, precision = settings[:5]
     (k1, pull_factor), kind, pulls = _first_number(settings), settings.kind, settings.k1 > 0 and not settings.relative
-    mean, scale, to_log2 = (
-        settings.reduction == "mean",
-        HALF_SCALE if precision == "fast" else 1.0,
-        LOG2_E / temperature,
-    )
+    mean, scale = settings.reduction == "mean", HALF_SCALE if precision == "fast" else 1.0
+    to_log2 = LOG2_E / temperature
     anchors_7N = torch.empty((7, num), device=z_ND.device)
     loss, grad_ND = torch.empty((), device=z_ND.device), torch.empty((num, dim), device=z_ND.device)
     statistics_arguments = (anchors_7N, num, *z_ND.stride(), to_log2, temperature, k1, k2, scale)

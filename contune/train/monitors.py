@@ -190,9 +190,7 @@ class Watch:
     ) -> None:
         """Ask for the means since the last call, over all processes, and for measures of this step's output.
 
-        Numbers that are `known` already join them.
-
-        The previous line is shown now at the latest.
+        `known` numbers join them. The previous line is shown now at the latest.
         """
         self.catch_up()
         now = spread(features_ND, self.num_views)

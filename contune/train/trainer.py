@@ -166,10 +166,10 @@ class Trainer:
         assert self.val_loader is not None
         share = torch.zeros((), device=self.setup.device)
         if distributed.is_main():
+            loaders, setup = (self.loader, self.val_loader), self.setup
             share += validation_accuracy(
-                self.method.encoder, self.loader, self.val_loader, self.setup.spec, self.setup.num_classes,
-                autocast=self.setup.autocast,
-            )  # fmt: skip
+                self.method.encoder, *loaders, setup.spec, setup.num_classes, autocast=setup.autocast
+            )
         accuracy = distributed.total(share).item()
         self.best["num_worse"] += 1
         if accuracy > self.best["accuracy"]:
