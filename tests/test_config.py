@@ -40,7 +40,8 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
 
 def test_the_method_comes_first_and_brings_its_settings() -> None:
     simclr = Config().override(["method.temperature=0.5", "method.name=simclr"]).to_dict()["method"]
-    assert simclr == {"name": "simclr", "projector_hidden": 2048, "projector_dim": 256, "temperature": 0.5}
+    expected = {"projector_hidden": 2048, "projector_dim": 256, "cross_entropy": 0.0, "temperature": 0.5}
+    assert simclr == {"name": "simclr", **expected}
     config = Config().override(["method.k1=3"]).override(["method.name=tcl"])
     assert config.to_dict()["method"]["k1"] == 3.0
     assert config.override(["method.name=supcon"]).override(["method.name=tcl"]).to_dict()["method"]["k1"] == 5000.0
