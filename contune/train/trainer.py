@@ -88,26 +88,15 @@ class Trainer:
         optim, rates = self.optim, None
         if optim.layer_decay < 1 or optim.freeze_epochs:
             rates = layer_rates(method.encoder, optim.layer_decay)
-        self.optimizer = build_optimizer(
-            method,
-            optim.name,
-            lr=optim.lr,
-            momentum=optim.momentum,
-            weight_decay=optim.weight_decay,
-            encoder_rates=rates,
-        )
+        numbers = {"lr": optim.lr, "momentum": optim.momentum, "weight_decay": optim.weight_decay}
+        self.optimizer = build_optimizer(method, optim.name, encoder_rates=rates, **numbers)
         self.probe: OnlineProbe | None = None
         if config.eval.online:
             if loader.labels_N is None:
                 raise UserError("eval.online=true needs labels and this data has none; leave it off")
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
-        self.watch = Watch(
-            method,
-            Guard(self.run.on_nan),
-            num_views=len(self.augmenter.policies),
-            views_per_step=self.views_per_step,
-            gradients=self.run.gradients,
-        )
+        sizes = {"num_views": len(self.augmenter.policies), "views_per_step": self.views_per_step}
+        self.watch = Watch(method, Guard(self.run.on_nan), gradients=self.run.gradients, **sizes)
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         self.run_step: Step = self._step
@@ -182,14 +171,9 @@ class Trainer:
         """One step on a batch; the host does not wait for it."""
         optim = self.optim
         self.lr = learning_rate(
-            self.step,
-            schedule=optim.schedule,
-            lr=optim.lr,
-            steps_per_epoch=self.steps_per_epoch,
-            epochs=optim.epochs,
-            warmup_epochs=optim.warmup_epochs,
-            final_lr=optim.final_lr,
-        )
+            self.step, schedule=optim.schedule, lr=optim.lr, steps_per_epoch=self.steps_per_epoch,
+            epochs=optim.epochs, warmup_epochs=optim.warmup_epochs, final_lr=optim.final_lr,
+        )  # fmt: skip
         epoch = self.step / self.steps_per_epoch
         set_learning_rate(self.optimizer, self.lr, frozen=epoch < optim.freeze_epochs)
         self.method.set_time(epoch, optim.epochs)
