@@ -31,6 +31,7 @@ def percents(out: str) -> list[float]:
     return [float(found) for found in re.findall(r": ([\d.]+) %", out)]
 
 
+@pytest.mark.slow
 def test_own_images_become_an_encoder_whose_neighbors_are_of_the_same_class(tmp_path: Path) -> None:
     out = printed_by("own_images.py", tmp_path)
     classes = [re.findall(r"(digit-\d)/", line) for line in out.splitlines() if " is like " in line]

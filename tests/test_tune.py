@@ -237,15 +237,14 @@ def test_the_test_images_are_never_opened(tmp_path: Path) -> None:
 
 
 def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None:
-    """End to end: the recipe's own values, automatic ones, the paper's, and one that was proposed."""
+    """End to end: the recipe's own values, automatic ones and the paper's."""
     folder = tmp_path / "tuned"
     words = ("tune", "digits-tcl", "optim.batch_images=128", "--epochs", "1", "--parallel", "2", "--out", folder)
-    done = contune(*words, "--trials", "4")
+    done = contune(*words, "--trials", "3")
     assert done.code == 0, done.err
     found = read_json(folder / "tune.json")
     accuracies = {(trial["k1"], trial["k2"]): trial["linear_top1"] for trial in found["trials"]}
-    assert len(accuracies) == 4
-    assert {(500.0, 1.0), ("auto", "auto"), (5000.0, 1.0)} < accuracies.keys()
+    assert {(500.0, 1.0), ("auto", "auto"), (5000.0, 1.0)} == accuracies.keys()
     assert found["linear_top1"] == accuracies[found["k1"], found["k2"]] > max(accuracies.values()) - 5
     assert (found["split"], found["num_images"]) == ("val", 180)
     assert found["command"] in done.out
@@ -253,7 +252,7 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
     settings: Any = config.method.settings
     assert (config.optim.batch_images, settings.k1, settings.k2) == (128, found["k1"], found["k2"])
     before = {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/result.json")}
-    again = contune(*words, "--trials", "4")
+    again = contune(*words, "--trials", "3")
     assert again.out.splitlines()[-6:] == done.out.splitlines()[-6:]
     assert {path: path.stat().st_mtime_ns for path in folder.glob("trials/*/result.json")} == before
     for other, word in (

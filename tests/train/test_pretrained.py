@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import contune, read_lines, train
+from command_line import PLAIN, contune, read_lines, train
 from small_run import write_run
 from torch import Tensor
 
@@ -97,7 +97,8 @@ def test_training_starts_from_the_weights(tmp_path: Path) -> None:
     setup = open_setup(find_recipe("digits")().override([f"model.weights={run}", "data.image_size=none"]))
     assert (setup.spec.channels, setup.spec.image_size, setup.spec.mean) == (3, 8, (0.5,) * 3)
     assert_same(build_method(setup).encoder.state_dict(), load_encoder(run).backbone.state_dict())
-    started = contune("train", *QUICK, f"model.weights={run}", "data.image_size=none", "--out", tmp_path / "new")
+    settings = (f"model.weights={run}", "data.image_size=none", "optim.epochs=1", *PLAIN)
+    started = contune("train", *QUICK, *settings, "--out", tmp_path / "new")
     assert started.code == 0, started.err
     assert f"weights of {run}" in " ".join(started.out.split())
     assert load_encoder(tmp_path / "new").spec.channels == 3
