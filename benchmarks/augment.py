@@ -45,7 +45,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from contune.data.augment import Augmenter, build_policy
 from contune.device import available_cores, torchvision
 from contune.report.style import BLUE, GREEN, SKY, VERMILLION
-from contune.train.engine import CapturedStep
+from contune.training.engine import CapturedStep
 
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 PREFETCH = 2

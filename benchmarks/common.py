@@ -28,7 +28,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from contune.device import choose_device, hardware_name
 from contune.report.style import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, SKY, STYLE, VERMILLION, quiet
-from contune.train.log import git_revision, versions
+from contune.training.log import git_revision, versions
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 9

@@ -50,7 +50,7 @@ from torch import Tensor
 
 import contune
 from contune.device import free_bytes, torchvision  # noqa: F401  (torchvision before lightly imports it by itself)
-from contune.train.engine import on_side_stream
+from contune.training.engine import on_side_stream
 
 TEMPERATURE, K1, K2, NUM_CLASSES = 0.1, 5000.0, 1.0, 100
 CHECK_SIZE = 192

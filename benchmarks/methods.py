@@ -27,8 +27,8 @@ from contune.config import Config
 from contune.data.loader import Batch
 from contune.recipes import find_recipe, ssl
 from contune.report.style import BLUE
-from contune.train.engine import can_capture
-from contune.train.trainer import Trainer
+from contune.training.engine import can_capture
+from contune.training.trainer import Trainer
 
 RECIPES = {
     **{name: f"cifar100-{name}" for name in ssl.ROWS},

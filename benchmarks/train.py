@@ -50,11 +50,11 @@ from contune.models.fused_norm import fuse_norms
 from contune.recipes import find_recipe
 from contune.report.style import BLUE, MUTED, VERMILLION
 from contune.run import RunFolder
-from contune.train.engine import CapturedStep, Engine, can_capture
-from contune.train.log import MetricsLog
-from contune.train.optim import build_optimizer
-from contune.train.setup import Setup, build_method, open_setup
-from contune.train.trainer import Trainer
+from contune.training.engine import CapturedStep, Engine, can_capture
+from contune.training.log import MetricsLog
+from contune.training.optim import build_optimizer
+from contune.training.setup import Setup, build_method, open_setup
+from contune.training.trainer import Trainer
 
 NUM_IMAGES, NUM_CLASSES, IMAGE_SIZE = 8192, 100, 32
 BOUND = "encoder alone"

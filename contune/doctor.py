@@ -18,9 +18,9 @@ from contune.kernels import LossSettings
 from contune.methods.base import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import SMALL_IMAGE, has_small_stem
-from contune.train import setup as training
-from contune.train.log import versions
-from contune.train.setup import Setup, build_method, open_setup
+from contune.training import setup as training
+from contune.training.log import versions
+from contune.training.setup import Setup, build_method, open_setup
 
 PAPER_LR_PER_VIEW = 0.2 / 256
 FAR_LR = 6.0

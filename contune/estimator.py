@@ -31,9 +31,9 @@ from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE
 from contune.recipes import for_method
 from contune.run import RunFolder
-from contune.train.log import read_metrics
-from contune.train.setup import build_method, open_setup
-from contune.train.trainer import Trainer
+from contune.training.log import read_metrics
+from contune.training.setup import build_method, open_setup
+from contune.training.trainer import Trainer
 
 DEFAULT_SIZE = 128  # side in pixels for pictures and files, whose own sizes differ
 ESTIMATOR_FILE = "estimator.json"

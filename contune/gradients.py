@@ -37,9 +37,9 @@ from contune.report.page import escape, header, page, section, table
 from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure, svg_text
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
-from contune.train.log import CHECKPOINT, load_checkpoint
-from contune.train.setup import Setup, build_method, epoch_indices, local_batch, open_setup
-from contune.train.trainer import AUGMENT_STREAM
+from contune.training.log import CHECKPOINT, load_checkpoint
+from contune.training.setup import Setup, build_method, epoch_indices, local_batch, open_setup
+from contune.training.trainer import AUGMENT_STREAM
 
 K1_VALUES = (0.0, 1.0, 10.0, 100.0, 1000.0, 2000.0, 5000.0, 10000.0, 50000.0)
 """From SupCon's to the value at which the paper's accuracy falls."""

@@ -30,10 +30,10 @@ from contune.files import check_new_folder, make_parent, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
-from contune.train.log import CHECKPOINT, PREVIOUS
-from contune.train.many import MOST_ON_A_GPU, Job, run_many
-from contune.train.session import train
-from contune.train.setup import open_dataset
+from contune.training.log import CHECKPOINT, PREVIOUS
+from contune.training.many import MOST_ON_A_GPU, Job, run_many
+from contune.training.session import train
+from contune.training.setup import open_dataset
 
 if TYPE_CHECKING:
     import optuna

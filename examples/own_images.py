@@ -16,7 +16,7 @@ import contune
 from contune.data import load_dataset
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.session import train
+from contune.training.session import train
 
 SETTINGS = (
     "data.image_size=8",  # photos want the recipe's own size, and its augmentation with flips and color jitter

@@ -22,7 +22,7 @@ import contune
 from contune import ContrastiveEncoder
 from contune.console import say
 from contune.errors import UserError
-from contune.train.trainer import Trainer
+from contune.training.trainer import Trainer
 
 DIGITS = (load_digits().images * 255 / 16).round().astype(np.uint8)
 LABELS = load_digits().target

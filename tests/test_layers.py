@@ -1,4 +1,4 @@
-"""Who may import whom: the core never imports an app, and `eval` never imports `train`."""
+"""Who may import whom: the core never imports an app, and `eval` never imports `training`."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ APPS = {
     "report",
     "tune",
 }
-CORE = {"data", "eval", "kernels", "losses", "methods", "models", "recipes", "train"}
+CORE = {"data", "eval", "kernels", "losses", "methods", "models", "recipes", "training"}
 
 
 def room(path: Path) -> str:
@@ -49,7 +49,7 @@ def test_imports_point_down(path: Path) -> None:
     if room(path) in CORE:
         assert not imported_rooms(path) & APPS
     if room(path) == "eval":
-        assert "train" not in imported_rooms(path)
+        assert "training" not in imported_rooms(path)
 
 
 def test_every_room_is_core_app_or_shared() -> None:

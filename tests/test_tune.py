@@ -17,7 +17,7 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.many import Job
+from contune.training.many import Job
 from contune.tune import (
     AUTO,
     AUTO_VALUES,

@@ -17,7 +17,7 @@ import typer
 from contune.console import printable
 from contune.errors import UserError
 from contune.settings import parse
-from contune.train.signals import RESUME_CODE, Stopped
+from contune.training.signals import RESUME_CODE, Stopped
 
 if TYPE_CHECKING:
     from contune.config import Config

@@ -9,7 +9,7 @@ import typer
 from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
-from contune.train.signals import stoppable
+from contune.training.signals import stoppable
 
 
 @app.command(rich_help_panel="Train")
@@ -68,7 +68,7 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
     from contune.report import train_and_report
     from contune.report.statistics import Spread
     from contune.run import seed_folder
-    from contune.train.many import Job, run_many
+    from contune.training.many import Job, run_many
 
     jobs = []
     for seed in seeds:
@@ -102,7 +102,7 @@ def evaluate(run: Run, overrides: Overrides = None) -> None:
     `contune eval runs/digits eval.linear=paper`
     """
     from contune.run import RunFolder
-    from contune.train.session import evaluate_run
+    from contune.training.session import evaluate_run
 
     _show_measures(evaluate_run(RunFolder(run), overrides or []))
 

@@ -18,7 +18,7 @@ from contune.experiments.plan import Experiment, Outcome
 from contune.experiments.tables import Table, make_table
 from contune.files import write_atomic
 from contune.report.style import save_figure
-from contune.train.signals import Stopped
+from contune.training.signals import Stopped
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,9 +25,9 @@ from contune.recipes import find_recipe
 from contune.report import train_and_report
 from contune.report.statistics import Spread, paired, welch
 from contune.settings import split_assignment
-from contune.train.many import Job, run_many
-from contune.train.monitors import COLLAPSED_RANK
-from contune.train.setup import open_dataset
+from contune.training.many import Job, run_many
+from contune.training.monitors import COLLAPSED_RANK
+from contune.training.setup import open_dataset
 
 Result = dict[str, Any]
 """The content of a result.json."""

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
 def train_and_report(config: "Config", folder: "RunFolder") -> dict[str, Any]:
     """Train with a report at the end: what `contune train` and `contune experiment` run, also in other processes."""
     from contune.report.page import write_report  # imported late: matplotlib and torch take seconds
-    from contune.train.session import train
+    from contune.training.session import train
 
     return train(config, folder, write_report=write_report)

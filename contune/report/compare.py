@@ -23,8 +23,8 @@ from contune.report.statistics import Spread, paired
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.settings import as_text
-from contune.train.log import INCOMPLETE, read_metrics
-from contune.train.setup import open_setup
+from contune.training.log import INCOMPLETE, read_metrics
+from contune.training.setup import open_setup
 
 COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")

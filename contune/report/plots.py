@@ -22,7 +22,7 @@ from contune.data.images import ImageSet
 from contune.eval.measures import MEASURES
 from contune.report.page import escape, missing, section, shorten, table, thumbnail
 from contune.report.style import MUTED, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
-from contune.train.log import downsampled
+from contune.training.log import downsampled
 
 CURVE_POINTS = 400
 CURVES = {

@@ -17,7 +17,7 @@ from contune.data.augment.simaugment import Crops
 from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
-from contune.train.log import MetricsLog
+from contune.training.log import MetricsLog
 
 CPU = torch.device("cpu")
 STEPS = [torch.tensor(rows) for rows in ([4, 0, 2, 1], [5, 1, 3, 3], [0, 1, 2, 3], [2, 5, 4, 0])]

@@ -13,8 +13,8 @@ from made_up import made_up_outcome, made_up_result, write_run
 from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
 from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
-from contune.train import many
-from contune.train.signals import Stopped
+from contune.training import many
+from contune.training.signals import Stopped
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
 TINY = ("optim.epochs=1", "data.val_fraction=0.85", "run.log_every=1", "eval.knn_k=5", *PLAIN)

@@ -10,7 +10,7 @@ from contune.errors import UserError
 from contune.methods import METHODS, find_method
 from contune.methods.base import Method
 from contune.models import build_encoder
-from contune.train.monitors import COLLAPSED_RANK, spread
+from contune.training.monitors import COLLAPSED_RANK, spread
 
 NUM_CLASSES, BATCH, SIZE = 3, 12, 8
 LEARNS_FROM_LABELS = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "cross-entropy", "triplet", "npair")

@@ -20,8 +20,8 @@ from contune.eval.measures import START
 from contune.recipes import RECIPES
 from contune.report.page import write_report
 from contune.run import RunFolder
-from contune.train import log, session, setup
-from contune.train.session import evaluate_run
+from contune.training import log, session, setup
+from contune.training.session import evaluate_run
 
 SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
 

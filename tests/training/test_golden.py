@@ -3,8 +3,8 @@
 A refactor must reproduce them to the bit on the machine that recorded them; elsewhere rounding differs, so only the
 first steps are compared, with a tolerance. After an intended change record them again and say so in the commit:
 
-    OMP_NUM_THREADS=1 python tests/train/test_golden.py                          the CPU's curves, on digits
-    CONTUNE_CIFAR100=data/ python tests/train/test_golden.py cifar100-tcl        one for each engine, on a GPU
+    OMP_NUM_THREADS=1 python tests/training/test_golden.py                          the CPU's curves, on digits
+    CONTUNE_CIFAR100=data/ python tests/training/test_golden.py cifar100-tcl        one for each engine, on a GPU
 """
 
 import json
@@ -21,8 +21,8 @@ import torch
 from contune.methods import METHODS
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.setup import build_method, open_setup
-from contune.train.trainer import Trainer
+from contune.training.setup import build_method, open_setup
+from contune.training.trainer import Trainer
 
 FILE = Path(__file__).parent / "golden.json"
 GOLDEN = json.loads(FILE.read_text())

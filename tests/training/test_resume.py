@@ -18,10 +18,10 @@ from torch import Tensor
 
 from contune.methods import METHODS
 from contune.recipes import RECIPES
-from contune.train import session, signals
-from contune.train.log import read_checkpoint, save_checkpoint
-from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
-from contune.train.trainer import Trainer
+from contune.training import session, signals
+from contune.training.log import read_checkpoint, save_checkpoint
+from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
+from contune.training.trainer import Trainer
 
 RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.6", "eval.linear=none", "eval.online=true",
        "augment.mix=cutmix")  # fmt: skip
@@ -105,7 +105,7 @@ def test_ctrl_c_saves_and_the_run_says_where_it_resumes(whole: dict[int, Path], 
 def test_a_signal_while_there_is_nothing_to_save_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, code in ((signal.SIGTERM, RESUME_CODE), (signal.SIGINT, 130)):
         monkeypatch.setattr(
-            "contune.train.session.open_setup", lambda config, number=number: signal.raise_signal(number)
+            "contune.training.session.open_setup", lambda config, number=number: signal.raise_signal(number)
         )
         assert contune("train", *RUN, *PLAIN, "--out", tmp_path / "run").code == code
         assert not (tmp_path / "run").exists()
@@ -145,7 +145,7 @@ def work(folder: Path) -> None:
 def run_for(folder: Path, seconds: float | None = None) -> bool:
     """Start `work`, and kill it after some seconds. Whether it has ended by itself, as it has to without a limit."""
     context = multiprocessing.get_context("forkserver")  # a server that has loaded torch and forks: starts are cheap
-    context.set_forkserver_preload(["contune.train.session", "contune.recipes", "test_resume"])
+    context.set_forkserver_preload(["contune.training.session", "contune.recipes", "test_resume"])
     process = context.Process(target=work, args=(folder,))
     process.start()
     process.join(seconds)

@@ -21,7 +21,7 @@ from contune.errors import UserError
 from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
 from contune.run import RunFolder
-from contune.train.engine import (
+from contune.training.engine import (
     CHECKED,
     CapturedStep,
     Part,
@@ -32,11 +32,11 @@ from contune.train.engine import (
     largest_gradient,
     undoable,
 )
-from contune.train.log import MetricsLog, load_checkpoint, save_checkpoint
-from contune.train.monitors import Guard, OnlineProbe, Watch
-from contune.train.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
-from contune.train.setup import Setup, epoch_indices, local_batch
-from contune.train.signals import Stopped, put_off
+from contune.training.log import MetricsLog, load_checkpoint, save_checkpoint
+from contune.training.monitors import Guard, OnlineProbe, Watch
+from contune.training.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
+from contune.training.setup import Setup, epoch_indices, local_batch
+from contune.training.signals import Stopped, put_off
 
 if TYPE_CHECKING:
     from contune.data.augment.simaugment import Crops

@@ -14,7 +14,7 @@ from command_line import PLAIN, contune, read_lines, start, train
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
 
-from contune.train.log import read_checkpoint
+from contune.training.log import read_checkpoint
 
 RUN = ("digits", "optim.epochs=2", "data.val_fraction=0.6", "model.norm=group", "run.log_every=1", "eval.linear=none")
 """Without batch-norm, whose statistics are shared on GPUs only; five steps an epoch."""

@@ -25,8 +25,8 @@ from contune.data.images import default_workers
 from contune.device import available_cores
 from contune.errors import UserError
 from contune.run import RunFolder
-from contune.train.session import train
-from contune.train.signals import RESUME_CODE, Stopped, put_off, stoppable
+from contune.training.session import train
+from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 
 MOST_ON_A_GPU = 4
 SECONDS_TO_STOP = 20.0

@@ -10,7 +10,7 @@ from torch import nn
 
 from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
-from contune.train.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
+from contune.training.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 
 
 def network() -> nn.Module:

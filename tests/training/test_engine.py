@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from contune.errors import UserError
 from contune.methods import METHODS
 from contune.methods.base import Output
-from contune.train.engine import (
+from contune.training.engine import (
     CHECKED,
     STEPS_WORTH_COMPILING,
     STEPS_WORTH_MORE_THAN_FUSED,
@@ -26,9 +26,9 @@ from contune.train.engine import (
     largest_gradient,
     undoable,
 )
-from contune.train.monitors import OnlineProbe
-from contune.train.optim import build_optimizer
-from contune.train.trainer import Trainer
+from contune.training.monitors import OnlineProbe
+from contune.training.optim import build_optimizer
+from contune.training.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LONG, LONGER = STEPS_WORTH_COMPILING, STEPS_WORTH_MORE_THAN_FUSED

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from contune.config import Config
 from contune.recipes import RECIPES
 from contune.run import RunFolder
-from contune.train import many
-from contune.train.many import Job, default_parallel, run_many
+from contune.training import many
+from contune.training.many import Job, default_parallel, run_many
 
 SETTINGS = (
     "optim.epochs=2", "data.val_fraction=0.6", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", *PLAIN

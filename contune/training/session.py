@@ -24,11 +24,11 @@ from contune.methods.base import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import RunFolder
-from contune.train.engine import CapturedStep, can_capture
-from contune.train.log import build_result, downsampled, read_metrics
-from contune.train.setup import Setup, build_method, open_setup
-from contune.train.signals import stoppable
-from contune.train.trainer import Trainer
+from contune.training.engine import CapturedStep, can_capture
+from contune.training.log import build_result, downsampled, read_metrics
+from contune.training.setup import Setup, build_method, open_setup
+from contune.training.signals import stoppable
+from contune.training.trainer import Trainer
 
 SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""

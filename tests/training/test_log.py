@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import contune
 from contune.config import Config
 from contune.errors import UserError
-from contune.train.log import (
+from contune.training.log import (
     MetricsLog,
     build_result,
     downsampled,

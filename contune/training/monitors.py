@@ -21,9 +21,9 @@ from contune.losses.responses import logged_responses
 from contune.methods.base import Method, classification_loss, top1
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
-from contune.train.engine import CHECKED, TAKEN
-from contune.train.log import MetricsLog
-from contune.train.optim import load_moments
+from contune.training.engine import CHECKED, TAKEN
+from contune.training.log import MetricsLog
+from contune.training.optim import load_moments
 
 COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""

@@ -16,10 +16,10 @@ from contune.errors import UserError
 from contune.losses.responses import coefficients
 from contune.methods.base import Guess
 from contune.methods.pairwise import PairwiseMethod
-from contune.train import monitors
-from contune.train.engine import TAKEN
-from contune.train.log import CURVES, MetricsLog, read_metrics
-from contune.train.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch
+from contune.training import monitors
+from contune.training.engine import TAKEN
+from contune.training.log import CURVES, MetricsLog, read_metrics
+from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
 """Four steps."""

@@ -16,9 +16,9 @@ from contune.models import EncoderSpec, load_encoder, save_encoder
 from contune.models.saved import find_weights
 from contune.recipes import find_recipe
 from contune.run import RunFolder
-from contune.train.log import load_checkpoint
-from contune.train.optim import layer_rates
-from contune.train.setup import build_method, open_setup
+from contune.training.log import load_checkpoint
+from contune.training.optim import layer_rates
+from contune.training.setup import build_method, open_setup
 
 QUICK = ("digits", "optim.epochs=2", "optim.batch_images=256")
 COLORS: dict[str, Any] = {"channels": 3, "mean": (0.3, 0.4, 0.5), "std": (0.2, 0.25, 0.3)}
@@ -131,7 +131,7 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
         encoders.append(next(iter(encoder.parameters())).detach().clone())
         return torch.tensor(next(accuracies))
 
-    monkeypatch.setattr("contune.train.trainer.validation_accuracy", made_up)
+    monkeypatch.setattr("contune.training.trainer.validation_accuracy", made_up)
     settings = ("data.val_fraction=0.2", "eval.every=1", "run.keep=best", "optim.patience=2", "optim.epochs=10")
     result = train(tmp_path / "run", "digits", "optim.batch_images=256", *settings)
     lines = read_lines(tmp_path / "run")
