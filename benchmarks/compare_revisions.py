@@ -3,8 +3,8 @@
     python benchmarks/compare_revisions.py OLD NEW                       # all tasks on the default device
     python benchmarks/compare_revisions.py OLD NEW --only loss --rounds 6
 
-OLD and NEW are folders that contain `contune/`. Every round runs all tasks in a child process for each checkout, in
-alternating order, so that both meet the same machine. Tasks:
+OLD and NEW are folders that contain `contune/`. A child process for each checkout stays alive. Every round asks both for
+every task, in alternating order, so that both meet the same machine. The first round warms up and does not count. Tasks:
 
 - loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
 - wide: the same with d = 512, N = 4,096, in float32
@@ -32,7 +32,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def timed(call: Callable[[], object], cuda: bool, seconds: float = 1.0) -> float:
+def timed(call: Callable[[], object], cuda: bool, seconds: float = 0.4) -> float:
     """Median milliseconds of a call, after a warm-up."""
     import torch
 
@@ -83,10 +83,13 @@ def time_augment(device: str) -> dict[str, float]:
 
 
 def time_train(device: str, optimizer: str = "sgd") -> dict[str, float]:
-    settings = ["digits", "optim.epochs=4", "run.log_every=4"]
+    from contune.recipes import RECIPES
+
+    recipe = "digits-tcl" if "digits-tcl" in RECIPES else "digits"  # without an evaluation before training
+    settings = [recipe, "optim.epochs=4", "run.log_every=4"]
     if device == "cuda":
         settings = [
-            "digits", "optim.epochs=30", "run.log_every=10", "model.encoder=resnet18", "model.stem=cifar",
+            recipe, "optim.epochs=30", "run.log_every=10", "model.encoder=resnet18", "model.stem=cifar",
             "data.image_size=32", "augment.policy=autoaugment", "optim.batch_images=128",
         ]  # fmt: skip
     settings += [f"run.device={device}", "run.report=false", "eval.linear=none", "method.k1=500", "method.k2=1"]
@@ -129,10 +132,8 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        times: dict[str, float] = {}
-        for task in arguments.only.split(","):
-            times |= TASKS[task](arguments.device)
-        print(json.dumps(times))
+        for line in sys.stdin:
+            print(json.dumps(TASKS[line.strip()](arguments.device)), flush=True)
         return
     if len(arguments.checkouts) != 2:
         parser.error("give two checkouts, OLD and NEW")
@@ -142,18 +143,26 @@ def main() -> None:
     old_new = [path.resolve() for path in arguments.checkouts]
     hardware = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     record = {"command": sys.argv[1:], "device": device, "hardware": hardware}
+    children = {}
+    for checkout in old_new:
+        environment = {**os.environ, "PYTHONPATH": str(checkout)}
+        command = [sys.executable, __file__, "--child", "--device", device]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        children[checkout] = subprocess.Popen(command, env=environment, cwd=checkout, **pipes)  # type: ignore[call-overload]  # pipes
     seen: dict[str, list[list[float]]] = {}
-    for number in range(arguments.rounds):
-        values: dict[Path, dict[str, float]] = {}
-        for checkout in old_new if number % 2 == 0 else reversed(old_new):
-            environment = {**os.environ, "PYTHONPATH": str(checkout)}
-            command = [sys.executable, __file__, "--child", "--only", arguments.only, "--device", device]
-            done = subprocess.run(command, env=environment, cwd=checkout, stdout=subprocess.PIPE, check=True)
-            values[checkout] = json.loads(done.stdout.splitlines()[-1])
-        for name in values[old_new[0]]:
-            seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
-        print(f"round {number + 1}", file=sys.stderr)
+    for number in range(arguments.rounds + 1):
+        for task in arguments.only.split(","):
+            values: dict[Path, dict[str, float]] = {}
+            for checkout in old_new if number % 2 == 0 else reversed(old_new):
+                print(task, file=children[checkout].stdin, flush=True)
+                values[checkout] = json.loads(children[checkout].stdout.readline())
+            for name in values[old_new[0]] if number else ():
+                seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
+        print(f"round {number}", file=sys.stderr)
         arguments.out.write_text(json.dumps({**record, "rows": summary(seen)}, indent=2) + "\n")
+    for child in children.values():
+        child.stdin.close()
+        child.wait()
     for row in summary(seen):
         spread = f"{row['ratios'][0]:.3f} to {row['ratios'][-1]:.3f}"
         print(f"{row['name']:42} old {row['old']:9.3f}  new {row['new']:9.3f}  new/old {row['ratio']:.3f} ({spread})")

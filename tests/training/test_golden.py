@@ -30,6 +30,8 @@ NUM_STEPS = 200
 RECIPES = {"tcl": "digits-tcl", "tcl-ssl": "digits-ssl", "supcon": "digits-supcon", "cross-entropy": "digits-ce"}
 NO_RECIPE = ("triplet", "npair", "sincere", "eps-supinfonce", "dcl")
 ENGINES = ("eager", "graph", "fused", "compile")
+NOT_REPEATED = "compile"
+"""This engine times its kernels and keeps the fastest, so that its last bits differ from run to run."""
 
 
 def cpu_name() -> str:
@@ -77,7 +79,7 @@ def loss_curve(recipe: str, overrides: list[str], num_steps: int) -> list[float]
 def compare(curve: list[float], kind: str, name: str) -> None:
     recorded = GOLDEN[kind]["curves"][name][: len(curve)]
     assert curve[:5] == pytest.approx(recorded[:5], rel=1e-3)
-    if GOLDEN[kind]["machine"] == machine("cuda" if kind == "cifar100-tcl" else "cpu"):
+    if name != NOT_REPEATED and GOLDEN[kind]["machine"] == machine("cuda" if kind == "cifar100-tcl" else "cpu"):
         assert curve == recorded
 
 
