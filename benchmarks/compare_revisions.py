@@ -3,8 +3,8 @@
     python benchmarks/compare_revisions.py OLD NEW                       # all tasks on the default device
     python benchmarks/compare_revisions.py OLD NEW --only loss --rounds 6
 
-OLD and NEW are folders that contain `contune/`. A child process for each checkout stays alive. Every round asks both for
-every task, in alternating order, so that both meet the same machine. The first round warms up and does not count. Tasks:
+OLD and NEW are folders that contain `contune/`. Each has a child process, and every round asks both for every task, in
+alternating order, so that both meet the same machine. The first round warms up and does not count. Tasks:
 
 - loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
 - wide: the same with d = 512, N = 4,096, in float32

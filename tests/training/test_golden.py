@@ -78,7 +78,9 @@ def loss_curve(recipe: str, overrides: list[str], num_steps: int) -> list[float]
 
 def compare(curve: list[float], kind: str, name: str) -> None:
     recorded = GOLDEN[kind]["curves"][name][: len(curve)]
-    assert curve[:5] == pytest.approx(recorded[:5], rel=1e-3)
+    # Rounding grows: a CPU without AVX-512 was off by up to 1e-3 after two steps and 5e-3 after five.
+    assert curve[:2] == pytest.approx(recorded[:2], rel=3e-3)
+    assert curve[:5] == pytest.approx(recorded[:5], rel=2e-2)
     if name != NOT_REPEATED and GOLDEN[kind]["machine"] == machine("cuda" if kind == "cifar100-tcl" else "cpu"):
         assert curve == recorded
 
