@@ -47,6 +47,8 @@ class DataConfig:
     """Share of the training images held out for validation; the test set is never touched."""
     test_fraction: float = ranged(0.2, low=0.0, high=0.9)
     """Share held out for testing if your images have no test split."""
+    unseen_classes: float = ranged(0.0, low=0.0, high=0.9)
+    """Share of the classes, the last ones, held out as a whole: retrieval is evaluated on all of their images."""
     sampler: str = one_of("shuffle", ("shuffle", "balanced"))
     """`balanced`, for imbalanced data: every batch has images_per_class images of as many classes as fit."""
     images_per_class: int = ranged(8, low=2)

@@ -21,7 +21,7 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, START, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, RETRIEVAL, START, judged_by
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -203,6 +203,22 @@ def write_report(
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
         shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
+    if retrieved := result.get("retrieval"):
+        rows = [
+            (
+                f"{escape(measure.title)}<small>{escape(measure.meaning[0].upper() + measure.meaning[1:])}.</small>",
+                *(f"{one['values'][key]:.2f}" if key in one["values"] else NOTHING for one in retrieved),
+            )
+            for key, measure in RETRIEVAL.items()
+        ]
+        heads = [
+            f"{escape(one['name'].capitalize())} classes, %<small>{one['num_images']:,} images of "
+            f"{one['num_classes']:,} classes</small>"
+            for one in retrieved
+        ]
+        lead = f"How well the encoder finds images of the same class. {escape(retrieved[0]['protocol'].capitalize())}."
+        shown = table("accuracies", ("Measure", *heads), rows)
+        parts.append(section("retrieval", "Retrieval", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
     num_others = num_views - 1 if is_softmax else 0

@@ -139,6 +139,7 @@ def open_dataset(data: DataConfig) -> Dataset:
         root=None if own_images else data.path,
         val_fraction=data.val_fraction,
         test_fraction=data.test_fraction,
+        unseen_classes=data.unseen_classes,
         classes=data.classes,
         label_column=data.label_column,
         broken=data.broken,
