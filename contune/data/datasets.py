@@ -23,6 +23,7 @@ from contune.data.folder import folder_splits, holds_images, read_classes, visib
 from contune.data.images import Dataset, ImageSet, Splits, Traits, joined, num_workers
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
+from contune.data.table import TABLE_NAME, find_tables, table_splits
 from contune.errors import UserError, unknown
 from contune.files import expanded
 
@@ -51,10 +52,10 @@ def load_dataset(
     broken: str = "stop",
     full_range: bool = False,
 ) -> Dataset:
-    """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
+    """Open a named data set, an image folder, a CSV file that lists images, parquet or a folder of parquet shards.
 
     A name takes precedence over a folder of the same name; write `./digits` for the folder. `root` is where a named
-    data set lies, `classes` is imagenet100's class list, `label_column` chooses one of a parquet file's columns.
+    data set lies, `classes` is imagenet100's class list, `label_column` chooses a column of parquet or CSV.
 
     Without a test split, the validation split becomes the test split; without either, `test_fraction` of the images is
     held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
@@ -106,12 +107,17 @@ def open_splits(
             if path.name != name_or_path:
                 raise no_such_place(name_or_path)
             raise UserError(f"{unknown('dataset', name_or_path, DATASETS)} (nor is there such a file or folder)")
+        if tables := find_tables(path):
+            return table_splits(tables, label_column)
         if find_shards(path):
             return parquet_splits(path, label_column)
         if path.is_file():
-            raise UserError(f"{name_or_path!r} is neither a folder of images nor a .parquet file; unpack it first")
+            raise UserError(f"{name_or_path!r} is neither a folder of images nor .parquet or .csv; unpack it first")
         if label_column is not None:
-            raise UserError(f"a label column is only for parquet, and {name_or_path!r} is a folder; remove it")
+            raise UserError(
+                f"a label column is only for parquet and CSV, and {name_or_path!r} is a folder without "
+                f"{TABLE_NAME}; remove it"
+            )
         return folder_splits(path)
     except OSError as error:
         raise UserError(f"cannot read {str(error.filename or name_or_path)!r}: {error.strerror or error}") from error

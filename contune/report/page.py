@@ -145,18 +145,20 @@ def write_report(
         if measure is None:
             continue
         first, about, others = first or measure, MEASURES[measure["name"]], ""
+        key, title = (MAP, f"{about.title}, mAP") if MAP in measure else ("top1", about.title)
         for prefix, what in ((START, "before training"), (PIXELS, "raw pixels")):
             if baseline := judged_by(result, raw, prefix=prefix):
-                gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
-                others += f'<p>{what} {baseline["top1"]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
+                gain = f"{measure[key] - baseline[key]:+.1f}".replace("-", "−")
+                others += f'<p>{what} {baseline[key]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
-<p class="what">{about.title}</p>
-<p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
+<p class="what">{title}</p>
+<p class="number">{measure[key]:.1f}<span>\u202f%</span></p>
 {others}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
     if first is not None:
-        note = f"Accuracy on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
+        what = "Mean average precision" if MAP in first else "Accuracy"
+        note = f"{what} on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
         if labels_M is not None:
             majority = 100 * int(labels_M.bincount().max()) / len(labels_M)
             note += f" The most frequent class has {majority:.1f}\u202f% of them."

@@ -140,9 +140,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
                     features_MD=None if evaluation is None else evaluation.features_MD,
-                    predicted_M=None
-                    if evaluation is None or classifier is None or classifier.multilabel
-                    else classifier.predict(evaluation.features_MD),
+                    predicted_M=classifier.predict(evaluation.features_MD) if evaluation and classifier else None,
                     predicted_by=classifier.measure if classifier else "",
                 )
             lap("report")
