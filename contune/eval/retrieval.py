@@ -17,7 +17,7 @@ from contune.eval.measures import RECALLS
 BLOCK_PAIRS, GPU_PAIRS = 2**24, 2**28
 """Similarities in memory at a time: 64 MiB, and 1 GiB on a GPU."""
 TIED_ROWS = 64
-"""Queries whose k-th place is tied are sorted as a whole, so many at a time."""
+"""At a time: queries whose k-th place is tied, for which all references are sorted."""
 
 
 @torch.no_grad()
@@ -48,8 +48,9 @@ def retrieval(
     k-means of scikit-learn on L2-normalized embeddings with a fixed seed. It takes longest; `nmi=False` leaves it out.
     every: without `queries`, only every n-th embedding is a query; all others are still references.
 
-    Nothing is approximate, TF32 is off, and the N×Q matrix never exists: a CPU holds 2 million pairs at a time, a GPU
-    67 million, and a copy of the embeddings in float32.
+    Nothing is approximate, TF32 is off, and the N×Q matrix never exists. In memory are an L2-normalized copy of the
+    embeddings and a block of similarities: 64 MiB, and 1 GiB on a GPU. For 10,000 queries and 50,000 references of 512
+    features a CPU needs 295 MiB, 117 of them for the copy, and 58 s on two busy cores (benchmarks/results).
     """
     device = embeddings.device if isinstance(embeddings, Tensor) else torch.device("cpu")
     same = queries is None or queries is embeddings
