@@ -218,7 +218,8 @@ def write_report(
             f"{one['num_classes']:,} classes</small>"
             for one in retrieved
         ]
-        lead = f"How well the encoder finds images of the same class. {escape(retrieved[0]['protocol'].capitalize())}."
+        protocol = escape(retrieved[0]["protocol"])
+        lead = f"How well the encoder finds images of the same class, by {protocol}."
         shown = table("accuracies", ("Measure", *heads), rows)
         parts.append(section("retrieval", "Retrieval", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]

@@ -17,7 +17,7 @@ from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
-from contune.eval.measures import KNN, LINEAR, MEASURES, START, judged_by
+from contune.eval.measures import KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file
 from contune.methods.base import Method
@@ -157,10 +157,9 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
     texts = []
     for column in (LINEAR, KNN):
         after, before = judged_by(result, column), judged_by(result, column, prefix=START)
-        if after and before and after["top1"] <= before["top1"]:
-            texts.append(
-                f"{MEASURES[after['name']].title.lower()} {before['top1']:.1f} % before, {after['top1']:.1f} % now"
-            )
+        key = MAP if after and MAP in after else "top1"
+        if after and before and after[key] <= before[key]:
+            texts.append(f"{MEASURES[after['name']].title.lower()} {before[key]:.1f} % before, {after[key]:.1f} % now")
     if len(texts) == 2:
         return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
     losses = [line["loss"] for line in metrics if "loss" in line]
