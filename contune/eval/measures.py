@@ -65,7 +65,8 @@ _NEAREST = (
 )
 _CLUSTERS = "k-means on L2-normalized features, as many clusters as classes, seed 0"
 _RETRIEVAL_ROWS = (
-    *((f"recall@{K}", f"Recall@{K}", f"R@{K} %", _NEAREST, f"an image of the query’s class is among the {K} nearest")
+    *((f"recall@{K}", f"Recall@{K}", f"R@{K} %", _NEAREST,
+       f"share of queries that have an image of their class {'nearest' if K == 1 else f'among the {K} nearest'}")
       for K in RECALLS),
     ("map@r", "MAP@R", "MAP@R %", _NEAREST,
      "mean average precision of the R nearest; a class has R other images. It also counts their order"),
