@@ -37,7 +37,7 @@ class Rows:
 
 
 def find_tables(path: Path) -> dict[str, Path]:
-    """Tables by their split: a .csv file, a folder's `metadata.csv`, or that of each of its folders `train`, `test`, …"""
+    """Tables by their split: a .csv file, a folder's `metadata.csv`, or those in its folders `train`, `test`, …"""
     if path.is_file():
         return {"train": path} if path.suffix.lower() == ".csv" else {}
     if (path / TABLE_NAME).is_file():
