@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
+    from contune.eval.retrieval import retrieval as retrieval
     from contune.losses import DCLLoss as DCLLoss
     from contune.losses import EpsSupInfoNCELoss as EpsSupInfoNCELoss
     from contune.losses import NTXentLoss as NTXentLoss
@@ -34,6 +35,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "contune.embedding": ("embed", "predict"),
     "contune.estimator": ("ContrastiveEncoder",),
+    "contune.eval.retrieval": ("retrieval",),
     "contune.losses": (
         "DCLLoss", "EpsSupInfoNCELoss", "NTXentLoss", "SINCERELoss", "SupConLoss", "TCLLoss", "dcl_loss",
         "eps_supinfonce_loss", "npair_loss", "ntxent_loss", "sincere_loss", "supcon_loss", "tcl_loss", "triplet_loss",

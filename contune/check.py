@@ -17,6 +17,7 @@ from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
 from contune.data.folder import IMAGE_SUFFIXES, visible_files
 from contune.data.images import ImageSet, map_in_workers, num_workers
 from contune.data.parquet import find_shards
+from contune.data.table import JOINT, find_tables
 from contune.files import expanded
 
 LARGEST_COMPARED = 64
@@ -89,14 +90,19 @@ class Check:
 
 
 def check(path: str, *, label_column: str | None = None, workers: int | None = None) -> Check:
-    """Read all of a folder or parquet file as training would. A wrong structure raises a UserError."""
+    """Read all of a folder, CSV or parquet file as training would. A wrong structure raises a UserError."""
     splits = open_splits(path, label_column=label_column)
     facts: list[SplitFacts] = []
     seen: dict[bytes, list[tuple[str, str, str | None]]] = {}
     for part, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):
         if images is None:
             continue
-        labels = None if images.labels is None else [splits.class_names[label] for label in images.labels.tolist()]
+        labels: list[list[str]] | None = None
+        if images.labels is not None:
+            rows = images.labels.nonzero().tolist() if images.labels.dim() == 2 else enumerate(images.labels.tolist())
+            labels = [[] for _ in range(len(images))]
+            for index, k in rows:
+                labels[index].append(splits.class_names[k])
         found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
         facts.append(found)
         num = num_workers(len(images), workers)
@@ -105,7 +111,7 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
         )
         with progress(part, len(images), unit="image") as advance:
             for index, one in enumerate(results):
-                name, label = images.names[index], None if labels is None else labels[index]
+                name, own = images.names[index], [] if labels is None else labels[index]
                 advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
                 if isinstance(one, BrokenImageError):
                     found.broken.append(Broken(name, one.reason))
@@ -114,12 +120,13 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
                 found.constant += [name] if is_constant else []
                 found.sides[header.width, header.height] += 1
                 found.kinds[header.kind] += 1
-                if label is not None:
+                for label in own:
                     found.classes[label] += 1
-                seen.setdefault(picture, []).append((name, part, label))
+                seen.setdefault(picture, []).append((name, part, JOINT.join(own) or None))
     copies = [Copies(*zip(*group, strict=True)) for group in seen.values() if len(group) > 1]
     place = expanded(path)
-    others = visible_files(place, ("",)) if place.is_dir() and not find_shards(place) else []
+    only_images = place.is_dir() and not find_shards(place) and not find_tables(place)
+    others = visible_files(place, ("",)) if only_images else []
     suffixes = (
         Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)
     )

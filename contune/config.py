@@ -25,13 +25,13 @@ ENGINES = ("auto", "eager", "compile", "graph", "fused")
 @dataclass(kw_only=True)
 class DataConfig:
     name: str = "digits"
-    """A dataset by name, or `images` for your own folder or parquet at data.path."""
+    """A dataset by name, or `images` for your own folder, CSV or parquet at data.path."""
     path: str | None = None
     """Where the files are: the root of a named dataset, or your images."""
     classes: str | None = None
     """For imagenet100: a text file with the name of one class folder per line."""
     label_column: str | None = None
-    """For parquet: the label column, if it has an unusual name."""
+    """For parquet and CSV: the label column, if it has an unusual name. For CSV also several: `make,type,year`."""
     image_size: int | None = ranged(None, low=4, high=8192)
     """Side of the square images the encoder sees, in pixels. [default: the dataset's own]"""
     resize: str = one_of("squash", ("crop", "pad", "squash"))
@@ -47,6 +47,8 @@ class DataConfig:
     """Share of the training images held out for validation; the test set is never touched."""
     test_fraction: float = ranged(0.2, low=0.0, high=0.9)
     """Share held out for testing if your images have no test split."""
+    unseen_classes: float = ranged(0.0, low=0.0, high=0.9)
+    """Share of the classes, the last ones, held out as a whole: retrieval is evaluated on all of their images."""
     sampler: str = one_of("shuffle", ("shuffle", "balanced"))
     """`balanced`, for imbalanced data: every batch has images_per_class images of as many classes as fit."""
     images_per_class: int = ranged(8, low=2)

@@ -40,6 +40,7 @@ supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0
 """
 MIN_TRIAL, MAX_TRIAL = 16, 256
 """Images to time: a few small ones take nearly as long as many on a GPU, and a few large ones are enough."""
+SAMPLED_IMAGES = 1000
 CPU_TRIAL_BYTES = 2**27
 """Activations of a trial on a CPU, so that it ends in a second or two."""
 
@@ -83,7 +84,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     if setup.eval_set() is None:
         yield advice(f"there is no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
     if dataset.train.labels is not None and config.method.settings.needs_labels:
-        counts_K = dataset.train.labels.bincount(minlength=setup.num_classes)
+        counts_K = images_per_class(dataset.train.labels, setup.num_classes)
         smallest, largest = int(counts_K.min()), int(counts_K.max())
         if largest == 1 and config.method.name != "cross-entropy":
             yield advice(
@@ -137,11 +138,14 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
         value, weight = math.log(num_terms), getattr(config.method.settings, "cross_entropy", 0.0)
         formula = f"ln {num_terms:.0f}"
         if weight and labels_N is not None:
-            classes = int(labels_N.max()) + 1
-            formula, value = f"{formula} + {weight:g} · ln {classes}", value + weight * math.log(classes)
+            classes = labels_N.shape[1] if labels_N.dim() == 2 else int(labels_N.max()) + 1
+            each, added = f"ln {classes}", math.log(classes)
+            if labels_N.dim() == 2:  # a binary cross-entropy per class
+                each, added = f"{classes} ln 2", classes * math.log(2)
+            formula, value = f"{formula} + {weight:g} · {each}", value + weight * added
         yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
-    if not by_label or labels_N is None or labels_N.bincount().max() == 1:
+    if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
     elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
         yield advice(
@@ -149,6 +153,10 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
         )
     else:
         yield fine(text)
+
+
+def images_per_class(labels_N: Tensor, num_classes: int = 0) -> Tensor:
+    return labels_N.sum(dim=0).long() if labels_N.dim() == 2 else labels_N.bincount(minlength=num_classes)
 
 
 def expected_positives(config: Config, labels_N: Tensor | None) -> float:
@@ -160,6 +168,10 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
         classes, images, extra = training.balanced_shares(config, labels_N)
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1
+    if labels_N.dim() == 2:  # of evenly spaced images, the share of pairs with a common label
+        some_ND = labels_N[:: -(-len(labels_N) // SAMPLED_IMAGES)]
+        share = ((some_ND @ some_ND.T > 0).sum().item() - len(some_ND)) / max(1, len(some_ND) * (len(some_ND) - 1))
+        return views - 1 + views * (batch - 1) * share
     counts_K, num = labels_N.bincount().double(), len(labels_N)
     share_of_pairs = (counts_K * (counts_K - 1)).sum().item() / max(1, num * (num - 1))
     return views - 1 + views * (batch - 1) * share_of_pairs

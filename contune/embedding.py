@@ -29,6 +29,7 @@ from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, folder_splits, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
+from contune.data.table import JOINT, find_tables, read_rows
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, unknown
 from contune.files import atomic_file, check_like, check_out, expanded
@@ -42,7 +43,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _METADATA = "contune"
 
 Pictures = str | Path | Sequence[str | Path | Image.Image]
-"""A folder with images at any depth, an image, a parquet file or a folder of them; or a list of paths or PIL images."""
+"""A folder with images at any depth, an image, a CSV that lists some, parquet, or a list of paths or PIL images."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
         path = expanded(images)
         if not os.path.lexists(path):
             raise no_such_place(str(images))
+        if tables := find_tables(path):
+            rows = read_rows(tables, label_column)
+            labels = [JOINT.join(parts) or None for parts in rows.labels]
+            return Source(len(labels), [lambda: (rows.images, labels)])
         if shards := find_shards(path):
             for shard in shards:
                 label_of(read_schema(shard), label_column, shard)
@@ -70,13 +75,13 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
         paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
         labels = _folder_labels(path, paths)
         if not paths:
-            raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}) and no parquet file")
+            raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet")
         listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
     else:
         listed = _listed(images)
         labels = [None] * len(listed)
     if label_column is not None:
-        raise UserError(f"the label column {label_column!r} is only for parquet; remove it")
+        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
     return Source(len(listed), [lambda: (listed, labels)])
 
 
@@ -88,7 +93,13 @@ def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[st
     images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
     known = {str(position): name for position, name in enumerate(names or ())}
-    return images, [None if value in no_label else known.get(str(value), str(value)) for value in values]
+
+    def text(value: Any) -> str | None:
+        if isinstance(value, list):
+            return JOINT.join(known.get(str(part), str(part)) for part in value) or None
+        return None if value in no_label else known.get(str(value), str(value))
+
+    return images, list(map(text, values))
 
 
 def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
@@ -308,16 +319,47 @@ class Predicted:
 
     paths: list[str]
     labels: list[str | None]
-    """The class folder or the label column, if there is one."""
+    """The class folder or the label column, if there is one; several labels are joined by '; '."""
     class_names: tuple[str, ...]
     probabilities: np.ndarray
     """float32 (B, K)"""
     broken: list[Broken]
+    multilabel: bool = False
+    """Whether an image may have several labels, each with its own probability."""
 
     @property
     def classes(self) -> list[str]:
-        """The most probable class of each image."""
+        """The most probable class of each image; of several labels, the names of its `sets`, joined by '; '."""
+        if self.multilabel:
+            return [JOINT.join(labels) for labels in self.sets]
         return [self.class_names[index] for index in self.probabilities.argmax(axis=1)]
+
+    @property
+    def sets(self) -> list[dict[str, float]]:
+        """The labels of each image that have a probability of 0.5 or more, the most probable first."""
+        by_rank_BK = np.argsort(-self.probabilities, axis=1, kind="stable")
+        return [
+            {self.class_names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5}
+            for rank_K, p_K in zip(by_rank_BK, self.probabilities, strict=True)
+        ]
+
+    def score(self) -> dict[str, Any] | None:
+        """Compared with the labels, as an entry of result.json's `measures`; None if no label is a known class."""
+        from contune.eval.evaluate import score
+
+        position = {name: k for k, name in enumerate(self.class_names)}
+        own = [(label or "").split(JOINT) if self.multilabel else [label] for label in self.labels]
+        known = [[position[name] for name in names if name in position] for names in own]
+        rows = [row for row, indices in enumerate(known) if indices]
+        if not rows:
+            return None
+        labels_N = torch.tensor([known[row][0] for row in rows])
+        if self.multilabel:
+            labels_N = torch.zeros(len(rows), len(position))
+            for number, row in enumerate(rows):
+                labels_N[number, known[row]] = 1.0
+        p_NK = torch.from_numpy(self.probabilities[rows])
+        return score("classifier", p_NK, labels_N, self.class_names, protocol="", split="")
 
 
 def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Iterator[Predicted]:
@@ -336,6 +378,7 @@ def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Itera
             labels=part.labels,
             class_names=classifier.class_names,
             probabilities=classifier.probabilities(torch.from_numpy(part.embeddings)).numpy(),
+            multilabel=classifier.multilabel,
             broken=part.broken,
         )
         for part in embed(encoder, images, **options)
@@ -362,6 +405,7 @@ def write_predictions(
         paths=[path for part in parts for path in part.paths],
         labels=[label for part in parts for label in part.labels],
         class_names=parts[0].class_names,
+        multilabel=parts[0].multilabel,
         probabilities=np.concatenate([part.probabilities for part in parts]),
         broken=[broken for part in parts for broken in part.broken],
     )
@@ -374,7 +418,10 @@ def write_predictions(
 
 
 def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
-    """path, label, class and probability of each image, then the probabilities of all classes."""
+    """path, label, class and probability of each image, then the probabilities of all classes.
+
+    With several labels per image, class and probability are lists, joined by '; ' in a .csv.
+    """
     p_NK = found.probabilities
     texts: list[Sequence[str | None]] = [found.paths, found.labels, found.classes]
     if suffix == ".csv":
@@ -382,6 +429,10 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
     if suffix != ".parquet":
         p_NK = p_NK.astype(np.float64).round(6)
     columns = [*(pa.array(column, pa.string()) for column in texts), p_NK.max(axis=1)]
+    if found.multilabel:
+        sets = [{name: round(p, 6) for name, p in one.items()} for one in found.sets]
+        columns[3] = [JOINT.join(map(str, one.values())) if suffix == ".csv" else list(one.values()) for one in sets]
+        columns[2] = columns[2] if suffix == ".csv" else list(map(list, sets))
     table = pa.table(columns, names=PREDICTION_COLUMNS)
     if suffix == ".parquet":
         lists = pa.FixedSizeListArray.from_arrays(p_NK.reshape(-1), p_NK.shape[1])

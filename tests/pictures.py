@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -61,11 +62,11 @@ def write_png(path: Path, x_CHW: np.ndarray) -> np.ndarray:
     return x_CHW
 
 
-def labels_of(images: ImageSet | None) -> list[int]:
-    """Of a split that exists and has labels."""
+def labels_of(images: ImageSet | None) -> list[Any]:
+    """Of a split that exists and has labels, integers or rows of a matrix."""
     assert images is not None
     assert images.labels is not None
-    labels: list[int] = images.labels.tolist()
+    labels: list[Any] = images.labels.tolist()
     return labels
 
 

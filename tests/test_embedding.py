@@ -331,6 +331,8 @@ def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -
         outcome = contune("predict", run, photos, "--out", tmp_path / f"p.{kind}")
         assert outcome.code == 0, outcome.err
         assert "and 10 more" in outcome.out
+        right = sum(a == b for a, b in zip(part.classes, part.labels, strict=True))
+        assert f"accuracy     {100 * right / 30:.2f} %, by the labels of 30 images" in outcome.out
     with (tmp_path / "p.csv").open(newline="") as file:
         from_csv = list(csv.DictReader(file))
     from_json = json.loads((tmp_path / "p.json").read_text())

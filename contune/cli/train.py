@@ -108,18 +108,33 @@ def evaluate(run: Run, overrides: Overrides = None) -> None:
 
 
 def _show_measures(result: dict[str, Any]) -> None:
-    """A table of accuracies. Below it, the protocol of each measure of the trained encoder; the others are alike."""
-    from contune.eval.measures import MEASURES, PIXELS, START
+    """Tables of accuracies and retrieval. Below, the protocol of each measure of the trained encoder.
 
-    columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %")
+    Those on raw pixels and before training are alike.
+    """
+    from contune.eval.measures import MAP, MEASURES, PIXELS, RETRIEVAL, START
+
+    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"}
+    keys = {key: title for key, title in keys.items() if any(key in measure for measure in result["measures"])}
+    columns = (f"accuracy ({result['split']})", *keys.values())
     rows, protocols = [], []
     for measure in result["measures"]:
         title = MEASURES[measure["name"]].short_title
-        rows.append((title, f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"))
+        rows.append((title, *("" if measure[key] is None else f"{measure[key]:.2f}" for key in keys)))
         if not measure["name"].startswith((PIXELS, START)):
             protocols.append(f"{title}: {measure['protocol']}")
     if rows:
         show_table(columns, rows, numbers=columns[1:])
+        if retrieved := result.get("retrieval"):
+            columns = ("retrieval", *(measure.short_title for measure in RETRIEVAL.values()))
+            rows = []
+            for one in retrieved:
+                images = f"{one['name']} classes ({one['num_classes']:,}), {one['num_images']:,} images"
+                values = (one["values"].get(key) for key in RETRIEVAL)
+                rows.append((images, *("" if value is None else f"{value:.2f}" for value in values)))
+            say()
+            show_table(columns, rows, numbers=columns[1:])
+            protocols.append(f"retrieval: {retrieved[0]['protocol']}")
         say("\n" + "\n".join(protocols))
     else:
         say("nothing was evaluated: there are no labels, or there is no split to evaluate on")

@@ -14,7 +14,7 @@ from contune.settings import parse
 
 @app.command(rich_help_panel="Understand")
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder of images, or a parquet.", show_default=False)],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, CSV or parquet.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="A JSON file for everything that was found.")] = None,
     label_column: LabelColumn = None,
     workers: Workers = None,

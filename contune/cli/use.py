@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from contune.data.decode import Broken
 
 Images = Annotated[
-    str, typer.Argument(metavar="IMAGES", help="A folder, an image, or a parquet with images.", show_default=False)
+    str, typer.Argument(metavar="IMAGES", help="A folder, an image, a CSV or a parquet.", show_default=False)
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Batch = Annotated[int, typer.Option(help="Images in a forward pass.")]
 OnBroken = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Label column of a parquet.", show_default="by its name")]
+LabelColumn = Annotated[str | None, typer.Option(help="Label column of a CSV or parquet.", show_default="by its name")]
 Workers = Annotated[int | None, typer.Option(help="Images decoded at a time.", show_default="one per core")]
 
 MAX_ROWS = 20
@@ -105,9 +105,10 @@ def predict(
     workers: Workers = None,
     label_column: LabelColumn = None,
 ) -> None:
-    """Predict the class of every image, with the probability of each class.
+    """Predict the class of every image, with the probability of each class; with labels, also the accuracy.
 
-    Uses the classifier that cross-entropy trained, else the linear probe on the encoder.
+    Uses the classifier that cross-entropy trained, else the linear probe on the encoder. After training with several
+    labels per image, it predicts the set of labels with a probability of 0.5 or more.
 
     Example:
 
@@ -116,17 +117,25 @@ def predict(
     from collections import Counter
 
     from contune.embedding import write_predictions
+    from contune.eval.measures import MAP
 
     found = write_predictions(
         run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
     )
-    rows = zip(found.paths, found.classes, found.probabilities.max(axis=1).tolist(), strict=True)
-    shown = [(path, name, f"{p:.3f}") for path, name, p in rows][:MAX_ROWS]
+    best = [[p] for p in found.probabilities.max(axis=1).tolist()]
+    if found.multilabel:
+        best = [list(labels.values()) for labels in found.sets]
+    rows = zip(found.paths, found.classes, best, strict=True)
+    shown = [(path, name, "; ".join(f"{p:.3f}" for p in each)) for path, name, each in rows][:MAX_ROWS]
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
     if len(found.paths) > MAX_ROWS:
         say(f"and {len(found.paths) - MAX_ROWS:,} more{'' if out else '; --out classes.csv keeps them all'}")
-    counts = Counter(found.classes).most_common(MAX_ROWS)
+    names = [name for labels in found.sets for name in labels] if found.multilabel else found.classes
+    counts = Counter(names).most_common(MAX_ROWS)
     say("\nimages per class: " + ", ".join(f"{name}: {num:,}" for name, num in counts))
+    if measured := found.score():
+        value = f"mAP {measured[MAP]:.2f} %" if MAP in measured else f"{measured['top1']:.2f} %"
+        say(f"accuracy     {value}, by the labels of {plural(measured['num_images'], 'image')}")
     if out is not None:
         say(f"predictions  {out}")
     _say_skipped(found.broken, out)

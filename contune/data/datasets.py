@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.console import progress
+from contune.console import plural, progress
 from contune.data.decode import Broken, BrokenImageError, peek
 from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
-from contune.data.images import Dataset, ImageSet, Splits, Traits, num_workers
+from contune.data.images import Dataset, ImageSet, Splits, Traits, joined, num_workers
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
+from contune.data.table import TABLE_NAME, find_tables, table_splits
 from contune.errors import UserError, unknown
 from contune.files import expanded
 
@@ -46,17 +47,19 @@ def load_dataset(
     label_column: str | None = None,
     val_fraction: float = 0.0,
     test_fraction: float = 0.2,
+    unseen_classes: float = 0.0,
     split_seed: int = 0,
     broken: str = "stop",
     full_range: bool = False,
 ) -> Dataset:
-    """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
+    """Open a named data set, an image folder, a CSV file that lists images, parquet or a folder of parquet shards.
 
     A name takes precedence over a folder of the same name; write `./digits` for the folder. `root` is where a named
-    data set lies, `classes` is imagenet100's class list, `label_column` chooses one of a parquet file's columns.
+    data set lies, `classes` is imagenet100's class list, `label_column` chooses a column of parquet or CSV.
 
     Without a test split, the validation split becomes the test split; without either, `test_fraction` of the images is
     held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
+    `unseen_classes` is the share of classes, the last ones, of which no image is in any split; `unseen` has them all.
     With `broken="skip"` every image is decoded once, and broken images are removed before anything is held out.
     The values of 16-bit files are scaled by the bits that they use, or with `full_range` by 16.
     """
@@ -64,6 +67,7 @@ def load_dataset(
         raise unknown("value for broken images", broken, BROKEN)
     splits = open_splits(name_or_path, root=root, classes=classes, label_column=label_column)
     splits, skipped = _without_broken(splits) if broken == "skip" else (splits, ())
+    splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
         test, val = val, None
@@ -81,6 +85,7 @@ def load_dataset(
         class_names=splits.class_names,
         **vars(traits),
         skipped=skipped,
+        unseen=unseen,
         held_out=held_out,
     )
 
@@ -102,12 +107,17 @@ def open_splits(
             if path.name != name_or_path:
                 raise no_such_place(name_or_path)
             raise UserError(f"{unknown('dataset', name_or_path, DATASETS)} (nor is there such a file or folder)")
+        if tables := find_tables(path):
+            return table_splits(tables, label_column)
         if find_shards(path):
             return parquet_splits(path, label_column)
         if path.is_file():
-            raise UserError(f"{name_or_path!r} is neither a folder of images nor a .parquet file; unpack it first")
+            raise UserError(f"{name_or_path!r} is neither a folder of images nor .parquet or .csv; unpack it first")
         if label_column is not None:
-            raise UserError(f"a label column is only for parquet, and {name_or_path!r} is a folder; remove it")
+            raise UserError(
+                f"a label column is only for parquet and CSV, and {name_or_path!r} is a folder without "
+                f"{TABLE_NAME}; remove it"
+            )
         return folder_splits(path)
     except OSError as error:
         raise UserError(f"cannot read {str(error.filename or name_or_path)!r}: {error.strerror or error}") from error
@@ -152,6 +162,26 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
 def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
     keep, held = holdout(split.labels, len(split), fraction, seed)
     return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
+
+
+def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]:
+    """Hold out the last classes, as papers on metric learning do, with their images of all splits."""
+    num, labels = len(splits.class_names), splits.train.labels
+    num_seen = num - max(1, round(num * fraction))
+    if labels is None or labels.dim() == 2 or len(labels[labels < num_seen].unique()) < 2:
+        raise UserError(
+            f"data.unseen_classes={fraction:g} needs one label per image and leaves two classes or more to train on; "
+            f"this data has {plural(num, 'class', 'es') if num else 'no labels'}"
+        )
+    kept: dict[str, ImageSet | None] = {}
+    held: list[ImageSet] = []
+    for part in ("train", "test", "val"):
+        images: ImageSet | None = getattr(splits, part)
+        if images is not None and images.labels is not None:
+            is_seen = images.labels < num_seen
+            kept[part] = images.subset(is_seen.nonzero()[:, 0]) if is_seen.any() else None
+            held.append(images.subset((~is_seen).nonzero()[:, 0]))
+    return replace(splits, class_names=splits.class_names[:num_seen], **kept), joined(held)  # type: ignore[arg-type]  # all three are ImageSets
 
 
 def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:

@@ -150,8 +150,21 @@ class Dataset(Traits):
     """Empty without labels."""
     skipped: tuple[Broken, ...] = ()
     """Broken images that were left out."""
+    unseen: ImageSet | None = None
+    """All images of classes that were held out as a whole; their labels continue those of `class_names`."""
     held_out: tuple[str, ...] = ()
     """Which of `test` and `val` were drawn from the training images."""
+
+
+def joined(parts: Sequence[ImageSet]) -> ImageSet:
+    """The images of several sets of the same kind, one after the other."""
+    pixels = [part.images for part in parts if isinstance(part.images, Tensor)]
+    return replace(
+        parts[0],
+        images=torch.cat(pixels) if pixels else [source for part in parts for source in part.images],
+        labels=torch.cat([part.labels for part in parts if part.labels is not None]),
+        names=[name for part in parts for name in part.names],
+    )
 
 
 def distinct(class_names: Iterable[str]) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
         if own_label is not None:
             values[split] = own_values
-    labels, class_names = _class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
+    labels, class_names = class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
     parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
     return Splits(
         train=parts["train"],
@@ -167,8 +167,9 @@ def names_in_metadata(schema: Any, label: str | None) -> tuple[str, ...] | None:
     """Class names as `datasets` writes them: schema metadata `huggingface`, features, ClassLabel, names."""
     try:
         feature = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
+        feature = feature.get("feature", feature)  # of a list
         is_class_label = feature["_type"] == "ClassLabel" and isinstance(feature["names"], list)
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return distinct(map(str, feature["names"])) if is_class_label else None
 
@@ -199,20 +200,30 @@ def _common_schema(shards: list[str]) -> Any:
     return first
 
 
-def _class_positions(
+def class_positions(
     values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Labels per split as positions in the class names.
+    """Labels per split as positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
 
     The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
     have many more. A split in which every label is −1 has no labels.
     """
     values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
-    different = {value for column in values.values() for value in column}
+    is_matrix = any(isinstance(value, list) for column in values.values() for value in column)
+    sets = {split: [v if isinstance(v, list) else [v] for v in column] for split, column in values.items()}
+    different = {value for column in sets.values() for row in column for value in row}
     if not all(isinstance(value, int | str) for value in different):
         raise UserError(f"column {where} must hold an integer or string in every row; choose another label column")
     position = {value: number for number, value in enumerate(sorted(different))}
-    labels = {split: torch.tensor([position[value] for value in column]) for split, column in values.items()}
+    labels = {
+        split: torch.tensor([position[value] for row in column for value in row]) for split, column in sets.items()
+    }
+    if is_matrix:
+        for split, column in sets.items():
+            row_of_value = torch.arange(len(column)).repeat_interleave(torch.tensor(list(map(len, column))))
+            matrix_NK = torch.zeros(len(column), len(position))
+            matrix_NK[row_of_value, labels[split].long()] = 1.0
+            labels[split] = matrix_NK
     if names is None or any(isinstance(value, str) for value in different):
         return labels, tuple(map(str, position))
     outside = [value for value in position if not 0 <= value < len(names)]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from contune.config import EvalConfig
@@ -12,7 +13,18 @@ from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
-from contune.eval.measures import MAP, MEASURES, PIXELS, PREFERENCES, SEVERAL_LABELS, START, TOP1
+from contune.eval.measures import (
+    MAP,
+    MEASURES,
+    PIXELS,
+    PREFERENCES,
+    RETRIEVAL,
+    SEEN,
+    SEVERAL_LABELS,
+    START,
+    TOP1,
+    UNSEEN,
+)
 from contune.eval.probes import (
     Capture,
     best_temperature,
@@ -22,10 +34,15 @@ from contune.eval.probes import (
     knn_scores,
     train_linear,
 )
+from contune.eval.retrieval import retrieval
 from contune.models.saved import Classifier, EncoderSpec
 
 RAW_PIXEL_LIMIT = 8_000_000
 """Training values (images × pixels) up to which raw pixels are measured too: where that takes seconds."""
+MOST_PAIRS = 2**32
+"""Queries × references: of more than 65,536 images only every n-th is a query."""
+MOST_DISTANCES = 5e9
+"""Images × classes × features up to which NMI is measured. An iteration of k-means takes so many multiplications."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +51,8 @@ class Evaluation:
 
     scores: list[dict[str, Any]]
     """Entries of result.json's `measures`: name, top1, top5, per_class, protocol, split, num_images."""
+    retrieval: list[dict[str, Any]]
+    """Entries of result.json's `retrieval`: name, values in per cent, protocol, split, num_images, num_classes."""
     features_MD: Tensor
     """Of the measured split, on the CPU."""
     classifier: Classifier | None = None
@@ -56,6 +75,7 @@ def evaluate(
     classifier: nn.Linear | None = None,
     start: tuple[Tensor, Tensor] | None = None,
     val: Loader | None = None,
+    unseen: Loader | None = None,
 ) -> Evaluation:
     """Measure an encoder by the protocols that `settings` names. Without labels there are only features.
 
@@ -64,6 +84,7 @@ def evaluate(
     classifier: the one that was trained together with the encoder, if there is one.
     start: features of the training and test images before training.
     val: validation images, on which the probabilities of the classifier are calibrated.
+    unseen: images of classes that were held out, for retrieval.
     """
     features = []
     for name, loader in (("train", train), ("test", test)):
@@ -72,7 +93,7 @@ def evaluate(
     train_ND, test_MD = features
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
     if labels_N is None or labels_M is None:
-        return Evaluation(scores=[], features_MD=test_MD.cpu())
+        return Evaluation(scores=[], retrieval=[], features_MD=test_MD.cpu())
 
     found: list[dict[str, Any]] = []
     layers: dict[str, tuple[Tensor, Tensor]] = {}
@@ -111,15 +132,51 @@ def evaluate(
             add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, PIXELS)
     best = None
     key = next((key for key in PREFERENCES[TOP1] if key in layers), None)
-    if key and labels_N.dim() == 1:
+    if key:
         weight_KD, bias_K = (tensor.detach() for tensor in layers[key])
         if val is not None and val.labels_N is not None:
             val_VD = extract_features(encoder, val, spec, autocast=autocast)
             temperature, _ = best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
             weight_KD, bias_K = weight_KD / temperature, bias_K / temperature
         weight_KD, bias_K = weight_KD.cpu(), bias_K.cpu()
-        best = Classifier(weight_KD=weight_KD, bias_K=bias_K, class_names=class_names, measure=key)
-    return Evaluation(scores=found, features_MD=test_MD.cpu(), classifier=best)
+        best = Classifier(
+            weight_KD=weight_KD,
+            bias_K=bias_K,
+            class_names=class_names,
+            measure=key,
+            multilabel=labels_N.dim() == 2,
+        )
+    retrieved: list[dict[str, Any]] = []
+    if labels_M.dim() == 1:
+        name = (
+            SEEN if torch.isin(labels_M, labels_N).any() else UNSEEN
+        )  # a list may have other classes in its test split
+        retrieved = retrieval_entry(name, test_MD, labels_M, settings.split)
+    if unseen is not None and unseen.labels_N is not None:
+        with progress("unseen features", len(unseen), unit="image") as advance:
+            unseen_UD = extract_features(encoder, unseen, spec, autocast=autocast, advance=advance)
+        retrieved += retrieval_entry(UNSEEN, unseen_UD, unseen.labels_N, "all")
+    return Evaluation(scores=found, retrieval=retrieved, features_MD=test_MD.cpu(), classifier=best)
+
+
+def retrieval_entry(name: str, features_MD: Tensor, labels_M: Tensor, split: str) -> list[dict[str, Any]]:
+    """An entry of result.json's `retrieval`, among the images of a split; none if no class has two images."""
+    num, num_classes = len(labels_M), len(labels_M.unique())
+    if num == num_classes:
+        return []
+    every, nmi = -(-(num**2) // MOST_PAIRS), num * num_classes * features_MD.shape[1] <= MOST_DISTANCES
+    queries = "queries: all images" if every == 1 else f"queries: one image in {every}"
+    nearest, clusters = (RETRIEVAL[key].protocol.format(queries=queries) for key in ("map@r", "nmi"))
+    return [
+        {
+            "name": name,
+            "values": retrieval(features_MD, labels_M, every=every, nmi=nmi),
+            "protocol": nearest + (f"; NMI: {clusters}" if nmi else ""),
+            "split": split,
+            "num_images": num,
+            "num_classes": num_classes,
+        }
+    ]
 
 
 def score(

@@ -55,6 +55,28 @@ MAP = "map"
 SEVERAL_LABELS = "; several labels per image: one sigmoid per class, mean average precision"
 """Added to a protocol then."""
 MEASURES: dict[str, Measure] = {row[0]: Measure(*row) for row in _ROWS}
+"""Accuracies, in result.json's `measures`."""
+
+RECALLS = (1, 5, 10)
+"""The K of Recall@K."""
+_NEAREST = (
+    "cosine similarity of frozen features, no augmentation; {queries}, references: all other images; "
+    "queries without a reference of their class do not count"
+)
+_CLUSTERS = "k-means on L2-normalized features, as many clusters as classes, seed 0"
+_RETRIEVAL_ROWS = (
+    *((f"recall@{K}", f"Recall@{K}", f"R@{K} %", _NEAREST,
+       f"share of queries that have an image of their class {'nearest' if K == 1 else f'among the {K} nearest'}")
+      for K in RECALLS),
+    ("map@r", "MAP@R", "MAP@R %", _NEAREST,
+     "mean average precision of the R nearest; a class has R other images. It also counts their order"),
+    ("r_precision", "R-precision", "R-precision %", _NEAREST, "share of the R nearest that have the query’s class"),
+    ("nmi", "NMI", "NMI %", _CLUSTERS, "how well clusters found by k-means agree with the classes"),
+)  # fmt: skip
+RETRIEVAL: dict[str, Measure] = {row[0]: Measure(*row) for row in _RETRIEVAL_ROWS}
+"""In the `values` of the entries of result.json's `retrieval`."""
+SEEN, UNSEEN = "seen", "unseen"
+"""Names of those entries: classes of the training images, and classes held out by data.unseen_classes."""
 
 TOP1, LINEAR, FAST, CLASSIFIER, KNN = "top1", "linear", "fast", "classifier", "knn"
 PREFERENCES: dict[str, tuple[str, ...]] = {

@@ -244,10 +244,13 @@ class Classifier:
     class_names: tuple[str, ...]
     measure: str
     """The measure it comes from: `linear`, `linear-fast`, or `classifier` if it was trained with the encoder."""
+    multilabel: bool = False
+    """Several labels per image: each class has its own probability."""
 
     def probabilities(self, features_ND: Tensor) -> Tensor:
         """(N, K)"""
-        return torch.softmax(features_ND.float() @ self.weight_KD.T + self.bias_K, dim=1)
+        logits_NK = features_ND.float() @ self.weight_KD.T + self.bias_K
+        return logits_NK.sigmoid() if self.multilabel else logits_NK.softmax(dim=1)
 
     def predict(self, features_ND: Tensor) -> Tensor:
         """The index of the most probable class of each image, (N,)."""
@@ -256,7 +259,8 @@ class Classifier:
 
 def save_classifier(path: Path, classifier: Classifier) -> None:
     tensors = {"weight": classifier.weight_KD.float(), "bias": classifier.bias_K.float()}
-    _write(path, tensors, {"class_names": classifier.class_names, "measure": classifier.measure})
+    about = {"class_names": classifier.class_names, "measure": classifier.measure}
+    _write(path, tensors, about | ({"multilabel": True} if classifier.multilabel else {}))
 
 
 def load_classifier(run: Path) -> Classifier:
@@ -274,6 +278,7 @@ def load_classifier(run: Path) -> Classifier:
             bias_K=tensors["bias"],
             class_names=distinct(map(str, about["class_names"])),
             measure=str(about["measure"]),
+            multilabel=bool(about.get("multilabel", False)),
         )
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not a classifier that contune wrote: {error}") from None

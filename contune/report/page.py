@@ -21,7 +21,7 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, START, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, RETRIEVAL, START, judged_by
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -145,18 +145,20 @@ def write_report(
         if measure is None:
             continue
         first, about, others = first or measure, MEASURES[measure["name"]], ""
+        key, title = (MAP, f"{about.title}, mAP") if MAP in measure else ("top1", about.title)
         for prefix, what in ((START, "before training"), (PIXELS, "raw pixels")):
             if baseline := judged_by(result, raw, prefix=prefix):
-                gain = f"{measure['top1'] - baseline['top1']:+.1f}".replace("-", "−")
-                others += f'<p>{what} {baseline["top1"]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
+                gain = f"{measure[key] - baseline[key]:+.1f}".replace("-", "−")
+                others += f'<p>{what} {baseline[key]:.1f}\u202f% <span class="gain">{gain} points</span></p>'
         cards.append(f"""<li class="card">
-<p class="what">{about.title}</p>
-<p class="number">{measure["top1"]:.1f}<span>\u202f%</span></p>
+<p class="what">{title}</p>
+<p class="number">{measure[key]:.1f}<span>\u202f%</span></p>
 {others}
 <p class="meaning">{about.meaning[0].upper()}{about.meaning[1:]}.</p>
 </li>""")
     if first is not None:
-        note = f"Accuracy on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
+        what = "Mean average precision" if MAP in first else "Accuracy"
+        note = f"{what} on {first['num_images']:,} {escape(first['split'])} images that were not trained on."
         if labels_M is not None:
             majority = 100 * int(labels_M.bincount().max()) / len(labels_M)
             note += f" The most frequent class has {majority:.1f}\u202f% of them."
@@ -203,6 +205,23 @@ def write_report(
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
         shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
+    if retrieved := result.get("retrieval"):
+        rows = [
+            (
+                f"{escape(measure.title)}<small>{escape(measure.meaning[0].upper() + measure.meaning[1:])}.</small>",
+                *(f"{one['values'][key]:.2f}" if key in one["values"] else NOTHING for one in retrieved),
+            )
+            for key, measure in RETRIEVAL.items()
+        ]
+        heads = [
+            f"{escape(one['name'].capitalize())} classes, %<small>{one['num_images']:,} images of "
+            f"{one['num_classes']:,} classes</small>"
+            for one in retrieved
+        ]
+        protocol = escape(retrieved[0]["protocol"])
+        lead = f"How well the encoder finds images of the same class, by {protocol}."
+        shown = table("accuracies", ("Measure", *heads), rows)
+        parts.append(section("retrieval", "Retrieval", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
     num_others = num_views - 1 if is_softmax else 0

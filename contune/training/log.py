@@ -150,6 +150,7 @@ def downsampled(
 def build_result(
     config: dict[str, dict[str, Any]],
     scores: Sequence[dict[str, Any]],
+    retrieval: Sequence[dict[str, Any]] = (),
     *,
     hardware: str,
     seconds: float = 0.0,
@@ -173,6 +174,7 @@ def build_result(
         "seconds": round(seconds, 2),
         "views_per_second": round(views_per_second, 1),
         "measures": list(scores),
+        "retrieval": list(retrieval),
         "command": "contune " + shlex.join(sys.argv[1:]),
         "config": config,
         "hardware": hardware,

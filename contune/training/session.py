@@ -17,7 +17,7 @@ from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
-from contune.eval.measures import KNN, LINEAR, MEASURES, START, judged_by
+from contune.eval.measures import KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file
 from contune.methods.base import Method
@@ -113,6 +113,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         result = build_result(
             config.to_dict(),
             [] if evaluation is None else evaluation.scores,
+            [] if evaluation is None else evaluation.retrieval,
             hardware=hardware_name(setup.device),
             seconds=trainer.seconds,
             views_per_second=trainer.step * trainer.views_per_step / (trainer.seconds or 1.0),
@@ -156,10 +157,9 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
     texts = []
     for column in (LINEAR, KNN):
         after, before = judged_by(result, column), judged_by(result, column, prefix=START)
-        if after and before and after["top1"] <= before["top1"]:
-            texts.append(
-                f"{MEASURES[after['name']].title.lower()} {before['top1']:.1f} % before, {after['top1']:.1f} % now"
-            )
+        key = MAP if after and MAP in after else "top1"
+        if after and before and after[key] <= before[key]:
+            texts.append(f"{MEASURES[after['name']].title.lower()} {before[key]:.1f} % before, {after[key]:.1f} % now")
     if len(texts) == 2:
         return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
     losses = [line["loss"] for line in metrics if "loss" in line]
@@ -173,6 +173,8 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
     config, dataset, spec = setup.config, setup.dataset, setup.spec
     test = setup.eval_set()
     classes = plural(setup.num_classes, "class", "es") if setup.num_classes else "no labels"
+    if dataset.unseen is not None:
+        classes += f"; {plural(len(dataset.unseen), 'image')} of other classes for retrieval"
     skipped = f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})" if dataset.skipped else ""
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
@@ -201,6 +203,8 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     other_split = {"data.val_fraction", "data.test_fraction"} & set(different)
     if split in dataset.held_out and other_split and not {"data.name", "data.path"} & set(different):
         raise UserError(f"another {' and '.join(other_split)} would evaluate on training images; leave it as it was")
+    if "data.unseen_classes" in different and not {"data.name", "data.path"} & set(different):
+        raise UserError("another data.unseen_classes would call trained classes unseen; leave it as it was")
     if dataset.skipped:
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
@@ -215,11 +219,14 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     if evaluation.classifier and not classifier_file.exists() and belongs:
         save_classifier(classifier_file, evaluation.classifier)
         say(f"classifier {classifier_file}, of {dataset.name}")
-    return build_result(config.to_dict(), evaluation.scores, hardware=hardware_name(setup.device))
+    hardware = hardware_name(setup.device)
+    return build_result(config.to_dict(), evaluation.scores, evaluation.retrieval, hardware=hardware)
 
 
 def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **extra: Any) -> Evaluation:
-    config = setup.config
+    config, unseen = setup.config, setup.dataset.unseen
+    if unseen is not None and config.eval.split == "test":  # otherwise choices would be made on these images
+        extra["unseen"] = setup.loader(unseen, "unseen images")
     return evaluate(
         encoder,
         train,

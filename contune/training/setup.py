@@ -129,7 +129,7 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
 def open_dataset(data: DataConfig) -> Dataset:
     own_images = data.name == "images"
     if own_images and data.path is None:
-        raise UserError("data.name=images needs data.path: a folder of images or a parquet file")
+        raise UserError("data.name=images needs data.path: a folder of images, a CSV or a parquet file")
     if data.name == "digits" and data.path is not None:
         raise UserError("digits come with scikit-learn and have no path; for your own images use the recipe `images`")
     if own_images and not expanded(str(data.path)).exists():
@@ -139,6 +139,7 @@ def open_dataset(data: DataConfig) -> Dataset:
         root=None if own_images else data.path,
         val_fraction=data.val_fraction,
         test_fraction=data.test_fraction,
+        unseen_classes=data.unseen_classes,
         classes=data.classes,
         label_column=data.label_column,
         broken=data.broken,
@@ -153,7 +154,7 @@ def build_method(setup: Setup) -> Method:
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
         raise UserError(
-            f"method {name} learns from labels and {dataset.name} has none; name a parquet's column with "
+            f"method {name} learns from labels and {dataset.name} has none; name a column of CSV or parquet with "
             "data.label_column=NAME, or train without labels by the recipe images-ssl or method.name=simclr"
         )
     multilabel = labels is not None and labels.dim() == 2

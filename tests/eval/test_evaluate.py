@@ -87,20 +87,24 @@ def test_the_measures_of_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paper.scores[2]["protocol"].startswith("linear layer, 1 epochs of SGD (lr 0.5")
     assert "k=5, T=0.1" in fast.scores[1]["protocol"]
     assert fast.features_MD.shape == (20, 256)
+    assert [(one["name"], one["values"]["recall@1"]) for one in fast.retrieval] == [("seen", 100)]
     monkeypatch.setattr(module, "RAW_PIXEL_LIMIT", 100)
     assert names(run()) == ["linear-fast", "knn"]
 
 
 def test_without_labels_there_are_only_features() -> None:
     found = run(labelled=False)
-    assert (found.scores, found.classifier, len(found.features_MD)) == ([], None, 20)
+    assert (found.scores, found.retrieval, found.classifier, len(found.features_MD)) == ([], [], None, 20)
 
 
 def test_several_labels_per_image() -> None:
     found = run(several=True, linear="paper")
     assert names(found) == ["linear-fast", "knn", "linear", "pixels-linear-fast", "pixels-knn"]
     assert all(one["map"] > 60 and "mean average precision" in one["protocol"] for one in found.scores)
-    assert found.classifier is None
+    assert found.retrieval == []
+    assert found.classifier is not None
+    p_MK = found.classifier.probabilities(found.features_MD)
+    assert ((p_MK > 0.5).sum(dim=1) == 2).any(), "images that have both labels"
 
 
 def test_the_classifier_that_is_kept() -> None:

@@ -66,13 +66,17 @@ def test_a_finished_run_is_reused_and_evaluated_again(
     before = {path: path.stat().st_mtime_ns for path in folder.path.iterdir()}
     assert session.train(folder.config(), str(folder.path)) == result
     trained = [score for score in result["measures"] if not score["name"].startswith(START)]
-    assert evaluate_run(str(folder.path))["measures"] == trained != result["measures"]
+    again = evaluate_run(str(folder.path))
+    assert again["measures"] == trained != result["measures"]
+    assert again["retrieval"] == result["retrieval"] != []
     assert evaluate_run(folder.path, "eval.knn_k=1")["measures"] != trained
     assert {path: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
     with pytest.raises(UserError, match=r"optim\.epochs is fixed"):
         evaluate_run(folder, "optim.epochs=2")
     with pytest.raises(UserError, match="training images"):
         evaluate_run(folder, ["eval.split=val", "data.val_fraction=0.5"])
+    with pytest.raises(UserError, match="unseen"):
+        evaluate_run(folder, "data.unseen_classes=0.5")
     with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):
         session.train(folder.config().override(["method.k1=7", "optim.lr=0.2"]), folder)
 
@@ -90,6 +94,19 @@ def test_without_a_split_nothing_is_evaluated_and_without_labels_a_later_evaluat
     measured = evaluate_run(folder, [f"data.path={classes}", "data.test_fraction=0.5"])
     assert {one["name"] for one in measured["measures"]} >= {"linear-fast", "knn"}
     assert (folder / "classifier.safetensors").exists()
+
+
+def test_retrieval_on_unseen_classes(tmp_path: Path) -> None:
+    config = RECIPES["digits"]().override([*SMALL, "optim.epochs=0", "data.unseen_classes=0.3"])
+    result = session.train(config, tmp_path / "run", write_report=write_report)
+    seen, unseen = result["retrieval"]
+    assert (seen["name"], seen["num_classes"], unseen["name"], unseen["num_classes"]) == ("seen", 7, "unseen", 3)
+    assert unseen["num_images"] == 533, "the digits 7, 8 and 9 of all splits"
+    assert unseen["values"]["recall@1"] > 80
+    shown = (tmp_path / "run" / "report.html").read_text()
+    assert "Unseen classes" in shown
+    assert f"{unseen['values']['map@r']:.2f}" in shown
+    assert len(evaluate_run(tmp_path / "run", "eval.split=val")["retrieval"]) == 1, "choices are made on it"
 
 
 def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""Read a CSV file that lists images with their labels, such as the `metadata.csv` of Hugging Face image folders."""
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from contune.console import plural
+from contune.data.folder import SPLIT_NAMES, path_as_text, split_folders
+from contune.data.images import ImageSet, Splits
+from contune.data.parquet import LABEL_COLUMNS, class_positions
+from contune.errors import UserError, unknown
+
+TABLE_NAME = "metadata.csv"
+FILE_COLUMNS = ("file_name", "path", "file", "filename", "image")
+SPLIT_COLUMN = "split"
+SEPARATORS = re.compile(r"[;|]")
+"""Between several labels in one cell."""
+JOINT = "; "
+"""Between several labels in what contune writes."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one or more tables."""
+
+    images: ImageSet
+    labels: list[list[str]]
+    """Of each image, `column=value` if several columns were chosen; empty where a chosen cell is empty."""
+    splits: list[str]
+    columns: tuple[str, ...]
+    """Those of the labels; none without labels."""
+
+
+def find_tables(path: Path) -> dict[str, Path]:
+    """Tables by their split: a .csv file, a folder's `metadata.csv`, or those in its folders `train`, `test`, …"""
+    if path.is_file():
+        return {"train": path} if path.suffix.lower() == ".csv" else {}
+    if (path / TABLE_NAME).is_file():
+        return {"train": path / TABLE_NAME}
+    tables = {split: folder / TABLE_NAME for split, folder in split_folders(path).items()} if path.is_dir() else {}
+    return tables if all(table.is_file() for table in tables.values()) else {}
+
+
+def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
+    """All rows. Paths are relative to the folder of their table. A column `split` decides over the table's split."""
+    paths: list[str] = []
+    labels: list[list[str]] = []
+    splits: list[str] = []
+    for own_split, table in tables.items():
+        names, rows = _read_csv(table)
+        lower = {name.lower(): name for name in reversed(names)}
+        file_column = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
+        if file_column is None:
+            raise UserError(
+                f"{str(table)!r} has no column of file names, only {', '.join(names)}; call it {FILE_COLUMNS[0]}"
+            )
+        columns = _label_columns(names, label_column, table)
+        for row in rows:
+            paths.append(os.path.normpath(table.parent / (row[file_column] or "")))
+            cells = [[part.strip() for part in SEPARATORS.split(row[name] or "") if part.strip()] for name in columns]
+            prefixes = [f"{name}=" if len(columns) > 1 else "" for name in columns]
+            own_labels = [prefix + part for prefix, parts in zip(prefixes, cells, strict=True) for part in parts]
+            labels.append(own_labels if all(cells) else [])
+            splits.append(_split_of(row[lower[SPLIT_COLUMN]] or "", table) if SPLIT_COLUMN in lower else own_split)
+    where = " and ".join(repr(str(table)) for table in tables.values())
+    missing = [path for path in paths if not os.path.isfile(path)]
+    if not paths:
+        raise UserError(f"{where} lists no image; add rows")
+    if missing:
+        raise UserError(
+            f"{len(missing):,} of {plural(len(paths), 'image')} listed in {where} are missing, such as "
+            f"{path_as_text(missing[0])!r}; correct the paths, which are relative to the folder of the table"
+        )
+    twice, times = Counter(paths).most_common(1)[0]
+    if times > 1:
+        raise UserError(
+            f"{where} lists {path_as_text(twice)!r} {times} times; keep one row, with several labels separated by ';'"
+        )
+    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits, tuple(columns))
+
+
+def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Splits:
+    """Images and labels for training. Several label columns, or cells with several labels, make a label matrix."""
+    rows = read_rows(tables, label_column)
+    where = f"{' and '.join(map(repr, rows.columns))} of {next(iter(tables.values()))}"
+    unlabelled = [name for name, labels in zip(rows.images.names, rows.labels, strict=True) if not labels]
+    if rows.columns and unlabelled:
+        raise UserError(
+            f"{plural(len(unlabelled), 'image')} listed in column {where} without a label, such as {unlabelled[0]!r}; "
+            "fill in the labels, or remove the rows"
+        )
+    positions: dict[str, list[int]] = {}
+    for number, split in enumerate(rows.splits):
+        positions.setdefault(split, []).append(number)
+    if "train" not in positions:
+        raise UserError(
+            f"{str(next(iter(tables.values())))!r} lists no training image; write 'train' in column 'split'"
+        )
+    values: list[Any] = rows.labels
+    if all(part.isdecimal() and str(int(part)) == part for labels in rows.labels for part in labels):
+        values = [list(map(int, labels)) for labels in rows.labels]  # sorted as numbers
+    if len(rows.columns) == 1 and all(len(labels) == 1 for labels in rows.labels):
+        values = [value for (value,) in values]
+    by_split = {split: [values[n] for n in numbers] for split, numbers in positions.items() if rows.columns}
+    labels, class_names = class_positions(by_split, None, where)
+    sets = {split: replace(rows.images.subset(n), labels=labels.get(split)) for split, n in positions.items()}
+    return Splits(train=sets["train"], test=sets.get("test"), val=sets.get("val"), class_names=class_names)
+
+
+def _read_csv(table: Path) -> tuple[Sequence[str], list[dict[str, str | None]]]:
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
+            reader = csv.DictReader(file, strict=True)
+            return reader.fieldnames or (), list(reader)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{str(table)!r} is not a CSV file in UTF-8 ({error}); save it as one") from error
+
+
+def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> list[str]:
+    """The wanted columns, else the first usual name, if any."""
+    if wanted is None:
+        return [name for name in LABEL_COLUMNS if name in names][:1]
+    columns = [wanted] if wanted in names else [part.strip() for part in wanted.split(",")]
+    for column in columns:
+        if column not in names:
+            raise unknown(f"label column of {str(table)!r}", column, names)
+    return columns
+
+
+def _split_of(text: str, table: Path) -> str:
+    found = [split for split, words in SPLIT_NAMES.items() if text.strip().lower() in words]
+    if not found:
+        raise UserError(f"{str(table)!r} has {text!r} in column {SPLIT_COLUMN!r}; use train, val or test")
+    return found[0]
