@@ -54,7 +54,7 @@ def test_the_method_comes_first_and_brings_its_settings() -> None:
         ("method.margin=1", "method.margin"),
         ("method.name=supcom", "did you mean supcon"),
         ("optim.name=sdg", "did you mean sgd"),
-        ("data.channels=2", "choose from 1, 3"),
+        ("data.channels=65", "64 or less"),
         ("optim.epochs=1.5", "whole number"),
         ("optim.lr=fast", "a number"),
         ("optim.lr=nan", "0 or more"),

@@ -97,9 +97,9 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
 
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
-    """An <img>. `description` is its alternative text, already escaped."""
+    """An <img>: gray, or the first three channels. `description` is its alternative text, already escaped."""
     x_CHW = images.decode(index, None, channels)
-    picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
+    picture = Image.fromarray(x_CHW[0] if len(x_CHW) < 3 else np.ascontiguousarray(x_CHW[:3].transpose(1, 2, 0)))
     tiny, out = max(picture.size) <= TINY_SIDE, BytesIO()
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     picture.save(out, format="WEBP", lossless=tiny, quality=85)
