@@ -109,17 +109,21 @@ def evaluate(run: Run, overrides: Overrides = None) -> None:
 
 def _show_measures(result: dict[str, Any]) -> None:
     """A table of accuracies. Below it, the protocol of each measure of the trained encoder; the others are alike."""
-    from contune.eval.measures import MEASURES, PIXELS, START
+    from contune.eval.measures import MEASURES, PIXELS, START, columns_of_imbalance
 
-    columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %")
+    more = columns_of_imbalance(result["measures"])
+    columns = (f"accuracy ({result['split']})", "top-1 %", "top-5 %", *(f"{key} %" for key in more))
     rows, protocols = [], []
     for measure in result["measures"]:
         title = MEASURES[measure["name"]].short_title
-        rows.append((title, f"{measure['top1']:.2f}", "" if measure["top5"] is None else f"{measure['top5']:.2f}"))
+        values = [measure.get(key) for key in ("top1", "top5", *more)]
+        rows.append((title, *("" if value is None else f"{value:.2f}" for value in values)))
         if not measure["name"].startswith((PIXELS, START)):
             protocols.append(f"{title}: {measure['protocol']}")
     if rows:
         show_table(columns, rows, numbers=columns[1:])
+        if more:
+            protocols.append("balanced: the mean over classes; many, medium, few: over 100, 20 to 100, below 20 images")
         say("\n" + "\n".join(protocols))
     else:
         say("nothing was evaluated: there are no labels, or there is no split to evaluate on")

@@ -21,7 +21,17 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, START, judged_by
+from contune.eval.measures import (
+    CLASSIFIER,
+    KNN,
+    LINEAR,
+    MAP,
+    MEASURES,
+    PIXELS,
+    START,
+    columns_of_imbalance,
+    judged_by,
+)
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -190,6 +200,7 @@ def write_report(
     parts = [header("training report", f"{escape(style.title)} <span>on</span> {escape(data)}", facts, shown)]
     if result["measures"]:
         rows: list[tuple[str, ...]] = []
+        more = columns_of_imbalance(result["measures"])
         for measure in result["measures"]:
             low, high = wilson_interval(measure["top1"], measure["num_images"])
             name, protocol = escape(measure["name"]), escape(measure["protocol"])
@@ -198,10 +209,15 @@ def write_report(
                 f"{escape(MEASURES[measure['name']].title)} <code>{name}</code><small>{protocol}</small>",
                 f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>{precision}",
                 "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
+                *(f"{measure[key]:.2f}" if key in measure else "–" for key in more),
                 f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
             ))  # fmt: skip
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
-        shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
+        if more:
+            lead += " Balanced: the mean over classes. Many, medium, few: over classes with more than 100, 20 to 100, "
+            lead += "and fewer than 20 training images."
+        heads = ("Measure", "Top-1, %", "Top-5, %", *(f"{key.capitalize()}, %" for key in more), "Images")
+        shown = table("accuracies", heads, rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
