@@ -140,10 +140,11 @@ def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes]:
     """
     if isinstance(images.images, Tensor):
         channels, height, width = images.images.shape[1:]
-        header = Header(width, height, "pixels", channels == 1, 0)
+        header = Header(width, height, "pixels", channels)
     else:
         header = peek(images.images[index], images.names[index])
-    x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), 3)[0]
+    channels = 3 if header.channels == 1 else header.channels
+    x_SSC = images.pieces(index, whole, min(LARGEST_COMPARED, header.width, header.height), channels)[0]
     content = f"{header.width}×{header.height} ".encode() + x_SSC.tobytes()
     return header, bool((x_SSC == x_SSC[0, 0]).all()), blake2b(content, digest_size=16).digest()
 
@@ -197,7 +198,7 @@ def findings(found: Check) -> Iterator[Finding]:
         elif largest > UNBALANCED * max(1, smallest):
             yield advice(
                 f"classes have from {smallest:,} to {largest:,} {split.name} images; "
-                "data.sampler=balanced gives each class its share of every batch"
+                "optim.balance=sampler gives each class its share of every batch"
             )
     if found.left_alone:
         kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))

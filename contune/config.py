@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 STEMS = ("auto", "cifar", "imagenet")
 NORMS = ("batch", "group")
+MOST_CHANNELS = 64
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 
 
@@ -40,19 +41,26 @@ class DataConfig:
     `squash` is faster for large JPEGs, because it decodes them at reduced size, which changes features by up to 0.1.
     """
     range: str = one_of("auto", ("auto", "full"))
-    """For 16-bit files: `auto` scales values below 4096 by the bits that they use, `full` divides by 65535."""
-    channels: int | None = one_of(None, (1, 3))
-    """1 for grayscale, 3 for color. [default: the dataset's own]"""
+    """For 16-bit files: `auto` scales values below 4096 by the bits that they use, `full` divides by 65535.
+
+    For floats and other arrays: `auto` scales each channel by its smallest and largest value in the training images,
+    `full` by the range of the type, 0 to 1 for floats. All become 8 bits.
+    """
+    channels: int | None = ranged(None, low=1, high=MOST_CHANNELS)
+    """1 for grayscale, 3 for color, or any other number that the files have. [default: the dataset's own]"""
     val_fraction: float = ranged(0.0, low=0.0, high=0.9)
     """Share of the training images held out for validation; the test set is never touched."""
     test_fraction: float = ranged(0.2, low=0.0, high=0.9)
     """Share held out for testing if your images have no test split."""
     unseen_classes: float = ranged(0.0, low=0.0, high=0.9)
     """Share of the classes, the last ones, held out as a whole: retrieval is evaluated on all of their images."""
-    sampler: str = one_of("shuffle", ("shuffle", "balanced"))
-    """`balanced`, for imbalanced data: every batch has images_per_class images of as many classes as fit."""
+    imbalance: float = ranged(1.0, low=1.0)
+    """For experiments: keep fewer training images of each class than of the one before, a long tail. 1: keep all.
+
+    Class c of K keeps imbalance^(-c / (K - 1)) of its images (Cui et al. 2019), the same ones for every run.seed.
+    """
     images_per_class: int = ranged(8, low=2)
-    """Images of each class in a balanced batch; more if the data has fewer classes than fit."""
+    """For optim.balance=sampler: images of each class in a batch; more if the data has fewer classes than fit."""
     broken: str = one_of("stop", ("stop", "skip"))
     """What to do about images that cannot be decoded: `stop`, or decode all before training and `skip` broken ones.
 
@@ -114,6 +122,12 @@ class OptimConfig:
     """Passes over the training images; 0 evaluates an untrained encoder."""
     batch_images: int = ranged(128, low=1)
     """Images in a batch, over all processes. The loss sees batch_images × augment.views embeddings."""
+    balance: str = one_of("none", ("none", "sampler", "weights"))
+    """For imbalanced classes: `sampler` fills each batch with as many images of each class, `weights` weights the loss.
+
+    `sampler`: data.images_per_class images of as many classes as fit. `weights`: each anchor (each image, for
+    cross-entropy) counts inversely to the number of training images of its class; the weights of a batch have mean 1.
+    """
     micro_batch: int = ranged(0, low=0)
     """For batches too large for memory: views encoded at a time, by gradient caching. 0: all of them.
 
@@ -222,6 +236,8 @@ class Config:
         for key, value in assignments.items():
             if key == "method.name":
                 continue
+            if key == "data.sampler":
+                raise UserError("data.sampler is now optim.balance; set optim.balance=sampler for balanced batches")
             section, _, name = key.partition(".")
             if section not in vars(self):
                 raise unknown("setting", key, self.flat())
@@ -248,7 +264,10 @@ class Config:
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError("a config has sections of settings")
-        return cls().override({f"{section}.{name}": value for section in tree for name, value in tree[section].items()})
+        values = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
+        if "data.sampler" in values:  # saved before optim.balance took its place
+            values["optim.balance"] = "sampler" if values.pop("data.sampler") == "balanced" else "none"
+        return cls().override(values)
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")

@@ -91,9 +91,9 @@ def about_data(setup: Setup) -> Iterator[Finding]:
                 "every class has a single image, so an anchor's only positives are its own views and labels teach "
                 "nothing; add images of each class, or train without labels with the recipe images-ssl"
             )
-        if largest > 10 * max(1, smallest) and config.data.sampler == "shuffle":
+        if largest > 10 * max(1, smallest) and config.optim.balance == "none":
             rarest = dataset.class_names[int(counts_K.argmin())]
-            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set data.sampler=balanced")
+            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
     indices = torch.linspace(0, len(dataset.train) - 1, min(256, len(dataset.train))).long()
     images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
     x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
@@ -115,7 +115,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     size = f"{plural(images, 'image')} × {plural(views, 'view')} = {plural(num, 'embedding')}"
     yield note(f"batch: {size}, the number that the paper calls the batch size")
     training.epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
-    if config.data.sampler == "balanced" and labels_N is not None:
+    if config.optim.balance == "sampler" and labels_N is not None:
         classes, each, extra = training.balanced_shares(config, labels_N)
         more = f" or {each + 1}" if extra else ""
         yield note(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
@@ -149,7 +149,7 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
         yield note(text)
     elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
         yield advice(
-            f"{text}; few anchors meet another of their class: raise optim.batch_images or set data.sampler=balanced"
+            f"{text}; few anchors meet another of their class: raise optim.batch_images or set optim.balance=sampler"
         )
     else:
         yield fine(text)
@@ -164,7 +164,7 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
     views, batch = config.augment.views, config.optim.batch_images
     if not config.method.settings.needs_labels or labels_N is None:
         return views - 1
-    if config.data.sampler == "balanced":
+    if config.optim.balance == "sampler":
         classes, images, extra = training.balanced_shares(config, labels_N)
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1

@@ -22,6 +22,7 @@ import torch
 from PIL import Image
 from pyarrow.csv import write_csv
 
+from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
@@ -42,8 +43,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
 _METADATA = "contune"
 
-Pictures = str | Path | Sequence[str | Path | Image.Image]
-"""A folder with images at any depth, an image, a CSV that lists some, parquet, or a list of paths or PIL images."""
+Pictures = str | Path | Sequence[str | Path | Image.Image | np.ndarray]
+"""A folder with images at any depth, an image, a CSV that lists some, parquet, or a list of paths, PIL images or arrays
+(H, W, C)."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     return [path_as_text(names[0]) if names else None for names in folders]
 
 
-def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
-    """Paths and PIL images. Images are loaded now: worker processes would share their files and where they read."""
+def _listed(items: Sequence[str | Path | Image.Image | np.ndarray]) -> ImageSet:
+    """Paths, PIL images and arrays. PIL images are loaded now: workers would share their files and where they read."""
     if not isinstance(items, Sequence) or not items:
         raise UserError(
-            "images must be a folder, an image file, parquet, or a list of paths or PIL images; "
+            "images must be a folder, an image file, parquet, or a list of paths, PIL images or arrays; "
             "for pixels call the encoder: contune.load_encoder(run)(uint8 tensor of shape (N, C, H, W))"
         )
     sources: list[Any] = []
@@ -127,11 +129,14 @@ def _listed(items: Sequence[str | Path | Image.Image]) -> ImageSet:
                 item.load()
             sources.append(item)
             names.append(f"images#{number}")
+        elif isinstance(item, np.ndarray):
+            sources.append(item)
+            names.append(f"images#{number}")
         elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
             sources.append(path)
             names.append(path_as_text(path))
         else:
-            raise UserError(f"item {number}, {item!r}, is neither a PIL image nor the path of a file")
+            raise UserError(f"item {number}, {item!r}, is neither a PIL image, an array nor the path of a file")
     return ImageSet(images=sources, names=names)
 
 
@@ -152,10 +157,11 @@ def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
         return _listed(images), ()
     pixels = np.asarray(images)
     x_NHWC = pixels[..., None] if pixels.ndim == 3 else pixels
-    if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] not in (1, 3) or 0 in x_NHWC.shape:
+    if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] > MOST_CHANNELS or 0 in x_NHWC.shape:
         raise UserError(
             f"an array of {pixels.dtype} and shape {pixels.shape} is not a set of images; use uint8 (N, H, W) or "
-            "(N, H, W, C) with C = 1 or 3. For floats from 0 to 1: (images * 255).round().astype('uint8')"
+            f"(N, H, W, C) with up to {MOST_CHANNELS} channels. For floats from 0 to 1: "
+            "(images * 255).round().astype('uint8')"
         )
     x_NCHW = torch.from_numpy(np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)))
     names = [f"images#{number}" for number in range(len(x_NCHW))]
@@ -208,7 +214,7 @@ def embed(
     def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
         for open_part in source.parts:
             images, labels = open_part()
-            images = images.as_seen_with(spec.resize, spec.bits)
+            images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
             size, stop = spec.image_size, broken == "stop"
             pixels = images.decode_all(size, spec.channels, workers=num_processes, stop=stop)
             yield from zip(images.names, labels, pixels, strict=True)

@@ -94,11 +94,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             own_size = own.image_size if isinstance(images.images, torch.Tensor) else DEFAULT_SIZE
             size = own_size if self.image_size is None else self.image_size
             config = self._config(images, size)
-            dataset = Dataset(
-                name="this data", train=images, test=None, val=None, image_size=size,
-                class_names=() if classes is None else tuple(map(str, classes)),
-                channels=own.channels, mean=own.mean, std=own.std, bits=own.bits,
-            )  # fmt: skip
+            names = () if classes is None else tuple(map(str, classes))
+            traits: dict[str, Any] = vars(own) | {"image_size": size}
+            dataset = Dataset(name="this data", train=images, test=None, val=None, class_names=names, **traits)
             setup = open_setup(config, dataset=dataset)
             method = build_method(setup)
             Trainer(setup, method, setup.loader(images, "images"), RunFolder(folder)).fit()
@@ -116,7 +114,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         images, spec = image_set(X)[0], self.encoder_.spec
         device = choose_device(self.device)
         loader = build_loader(
-            images.as_seen_with(spec.resize, spec.bits),
+            images.as_seen_with(spec.resize, spec.bits, spec.ranges),
             size=spec.image_size,
             channels=spec.channels,
             device=device,

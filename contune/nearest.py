@@ -135,6 +135,6 @@ def _picture(path: str) -> str:
             images = read_shards([shard], None)[0].subset([int(row)])
         else:
             images = ImageSet(images=[path], names=[path])
-        return thumbnail(images, 0, 3, escape(path))
+        return thumbnail(images, 0, 0, escape(path))
     except (UserError, IndexError):
         return '<p class="missing">no picture there</p>'

@@ -105,7 +105,6 @@ WAYS: dict[str, tuple[Callable[[Image.Image], bytes], str]] = {
     "a header alone": (_half("JPEG", 0.05), "is "),
     "overwritten": (_overwritten, "is damaged"),
     "a bomb": (lambda image: bomb(), "is too large to decode safely"),
-    "32 bits": (lambda image: encoded(image.convert("F"), "TIFF"), "has 32-bit pixels"),
 }
 """How files are broken: the content for an image, and how the reason begins. In DEAD_LINK there is no file."""
 DEAD_LINK = "a dead link"

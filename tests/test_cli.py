@@ -174,7 +174,8 @@ WRONG = [
     ("train data.classes=list.txt", "imagenet100"),
     ("train cifar10-tcl", "cifar10"),
     ("train optim.batch_images=9999", "898 training images"),
-    ("train data.sampler=balanced optim.batch_images=60", "data.images_per_class"),
+    ("train optim.balance=sampler optim.batch_images=60", "data.images_per_class"),
+    ("train optim.balance=weights method.name=simclr", "learns"),
     ("train eval.split=val", "data.val_fraction"),
     ("train --parallel 2", "--seeds"),
     ("train --seeds 0,x", "whole number"),
@@ -224,7 +225,7 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg"),
     (write_flat, (), "images-ssl"),
     (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
-    (write_flat, ("method.name=simclr", "data.sampler=balanced"), "label"),
+    (write_flat, ("method.name=simclr", "optim.balance=sampler"), "label"),
     (lambda folder: folder.write_text("x"), (), "folder"),
 ]
 

@@ -38,6 +38,16 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
     assert type(found) is type(value)
 
 
+def test_the_old_sampler_names_its_successor_and_saved_configs_keep_their_meaning() -> None:
+    with pytest.raises(UserError, match="balance"):
+        Config().override(["data.sampler=balanced"])
+    tree = Config().to_dict()
+    del tree["optim"]["balance"], tree["data"]["imbalance"]
+    for sampler, balance in (("shuffle", "none"), ("balanced", "sampler")):
+        tree["data"]["sampler"] = sampler
+        assert Config.from_dict(tree) == Config().override([f"optim.balance={balance}"])
+
+
 def test_the_method_comes_first_and_brings_its_settings() -> None:
     simclr = Config().override(["method.temperature=0.5", "method.name=simclr"]).to_dict()["method"]
     expected = {"projector_hidden": 2048, "projector_dim": 256, "cross_entropy": 0.0, "temperature": 0.5}
@@ -54,7 +64,7 @@ def test_the_method_comes_first_and_brings_its_settings() -> None:
         ("method.margin=1", "method.margin"),
         ("method.name=supcom", "did you mean supcon"),
         ("optim.name=sdg", "did you mean sgd"),
-        ("data.channels=2", "choose from 1, 3"),
+        ("data.channels=65", "64 or less"),
         ("optim.epochs=1.5", "whole number"),
         ("optim.lr=fast", "a number"),
         ("optim.lr=nan", "0 or more"),

@@ -72,7 +72,7 @@ def test_the_untrained_loss_counts_negatives_k2_times() -> None:
         (("method.k1=5000",), "method.k1=1000 or less"),
         (("method.k1=30000", "method.k2=3"), "method.k1=3000 or less"),
         (("method.k1=100000", "method.supervised=false"), "method.k1=10000 or less"),
-        (("method.k1=2000", "data.sampler=balanced", "data.images_per_class=32"), "method.k1=200 or less"),
+        (("method.k1=2000", "optim.balance=sampler", "data.images_per_class=32"), "method.k1=200 or less"),
     ],
 )
 def test_settings_worth_a_change(overrides: tuple[str, ...], words: str) -> None:
@@ -98,9 +98,9 @@ def test_settings_that_are_fine(overrides: tuple[str, ...]) -> None:
 
 def test_images_worth_a_change(tmp_path: Path) -> None:
     unequal = images(tmp_path / "unequal", common=66, rare=3, single=1)
-    assert "from 1 (single) to 66 images; set data.sampler=balanced" in advice(*unequal)
+    assert "from 1 (single) to 66 images; set optim.balance=sampler" in advice(*unequal)
     assert "no test split" in advice(*unequal)
-    assert "positives: 41.7" in "\n".join(found.text for found in findings(*unequal, "data.sampler=balanced"))
+    assert "positives: 41.7" in "\n".join(found.text for found in findings(*unequal, "optim.balance=sampler"))
     alone = images(tmp_path / "alone", **{f"class{number}": 1 for number in range(20)})
     small = (*alone, "optim.batch_images=10", "optim.lr=0.02")
     assert "every class has a single image" in advice(*small)
@@ -138,7 +138,7 @@ def test_expected_positives_by_hand() -> None:
     config = Config().override(["optim.batch_images=3", "augment.views=3"])
 
     def balanced(batch: int) -> Config:
-        own = ["augment.views=3", f"optim.batch_images={batch}", "data.sampler=balanced", "data.images_per_class=2"]
+        own = ["augment.views=3", f"optim.batch_images={batch}", "optim.balance=sampler", "data.images_per_class=2"]
         return Config().override(own)
 
     assert expected_positives(config, labels_N) == pytest.approx(2 + 3 * 2 * 1 / 3)

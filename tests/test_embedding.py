@@ -173,7 +173,7 @@ def test_labels_of_parquet_are_those_of_training(
         (pixels(0), {}, "must be a folder"),
         (None, {}, "must be a folder"),
         (["nowhere.png"], {}, "item 0"),
-        ([Image.fromarray(pixels(0)), pixels(1)], {}, "item 1"),
+        ([Image.fromarray(pixels(0)), 1], {}, "item 1"),
         ("photos", {"label_column": "kind"}, "only for parquet"),
         ("x.parquet", {"label_column": "kind"}, "unknown label column"),
         ("nowhere", {}, "no file or folder"),

@@ -112,25 +112,29 @@ def _show_measures(result: dict[str, Any]) -> None:
 
     Those on raw pixels and before training are alike.
     """
-    from contune.eval.measures import MAP, MEASURES, PIXELS, RETRIEVAL, START
+    from contune.eval.measures import MAP, MEASURES, PIXELS, RETRIEVAL, START, columns_of_imbalance
 
-    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"}
+    more = columns_of_imbalance(result["measures"])
+    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %", **{key: f"{key} %" for key in more}}
     keys = {key: title for key, title in keys.items() if any(key in measure for measure in result["measures"])}
     columns = (f"accuracy ({result['split']})", *keys.values())
     rows, protocols = [], []
     for measure in result["measures"]:
         title = MEASURES[measure["name"]].short_title
-        rows.append((title, *("" if measure[key] is None else f"{measure[key]:.2f}" for key in keys)))
+        values = [measure.get(key) for key in keys]
+        rows.append((title, *("" if value is None else f"{value:.2f}" for value in values)))
         if not measure["name"].startswith((PIXELS, START)):
             protocols.append(f"{title}: {measure['protocol']}")
     if rows:
         show_table(columns, rows, numbers=columns[1:])
+        if more:
+            protocols.append("balanced: the mean over classes; many, medium, few: over 100, 20 to 100, below 20 images")
         if retrieved := result.get("retrieval"):
             columns = ("retrieval", *(measure.short_title for measure in RETRIEVAL.values()))
             rows = []
             for one in retrieved:
                 images = f"{one['name']} classes ({one['num_classes']:,}), {one['num_images']:,} images"
-                values = (one["values"].get(key) for key in RETRIEVAL)
+                values = [one["values"].get(key) for key in RETRIEVAL]
                 rows.append((images, *("" if value is None else f"{value:.2f}" for value in values)))
             say()
             show_table(columns, rows, numbers=columns[1:])

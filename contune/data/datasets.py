@@ -8,9 +8,10 @@ import gzip
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.console import plural, progress
-from contune.data.decode import Broken, BrokenImageError, peek
+from contune.data.decode import Broken, BrokenImageError, Ranges, peek
 from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
 from contune.data.images import Dataset, ImageSet, Splits, Traits, joined, num_workers
 from contune.data.parquet import find_shards, parquet_splits
@@ -51,6 +52,8 @@ def load_dataset(
     split_seed: int = 0,
     broken: str = "stop",
     full_range: bool = False,
+    channels: int | None = None,
+    imbalance: float = 1.0,
 ) -> Dataset:
     """Open a named data set, an image folder, a CSV file that lists images, parquet or a folder of parquet shards.
 
@@ -61,12 +64,14 @@ def load_dataset(
     held out, stratified. `val_fraction` of the remaining training images becomes the validation split if there is none.
     `unseen_classes` is the share of classes, the last ones, of which no image is in any split; `unseen` has them all.
     With `broken="skip"` every image is decoded once, and broken images are removed before anything is held out.
-    The values of 16-bit files are scaled by the bits that they use, or with `full_range` by 16.
+    The values of 16-bit files are scaled by the bits that they use, or with `full_range` by 16; those of floats and
+    other arrays by their range, or with `full_range` by that of their type. `channels` is how many to read from files
+    that may hold more. [default: their own] `imbalance` makes the training images long-tailed, see `long_tail`.
     """
     if broken not in BROKEN:
         raise unknown("value for broken images", broken, BROKEN)
     splits = open_splits(name_or_path, root=root, classes=classes, label_column=label_column)
-    splits, skipped = _without_broken(splits) if broken == "skip" else (splits, ())
+    splits, skipped = _without_broken(splits, channels or 0) if broken == "skip" else (splits, ())
     splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
@@ -76,16 +81,21 @@ def load_dataset(
         train, test = _hold_out(train, test_fraction, split_seed)
     if val is None:
         train, val = _hold_out(train, val_fraction, split_seed)
-    traits = splits.traits or measure(train, full_range)
+    if imbalance > 1:
+        if train.labels is None or train.labels.dim() == 2:
+            raise UserError(f"data.imbalance needs one label per image, which {name_or_path!r} lacks; set it to 1")
+        train = train.subset(long_tail(train.labels, imbalance))
+    traits = splits.traits or measure(train, full_range, channels)
+    levels: dict[str, Any] = {"bits": traits.bits, "ranges": traits.ranges}
     return Dataset(
         name=name_or_path,
-        train=train,
-        test=test,
-        val=val,
+        train=replace(train, **levels),
+        test=None if test is None else replace(test, **levels),
+        val=None if val is None else replace(val, **levels),
         class_names=splits.class_names,
         **vars(traits),
         skipped=skipped,
-        unseen=unseen,
+        unseen=None if unseen is None else replace(unseen, **levels),
         held_out=held_out,
     )
 
@@ -159,6 +169,22 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
     return (~held).nonzero().squeeze(1), held.nonzero().squeeze(1)
 
 
+def long_tail(labels_N: Tensor, imbalance: float) -> Tensor:
+    """Positions, ascending, of a long-tailed part of balanced data (Cui et al. 2019).
+
+    Class c of K keeps n_c · imbalance^(-c / (K - 1)) of its n_c images, rounded down, but at least one. Which ones is
+    the same for every run, so that all methods see the same images.
+    """
+    generator = mixed_generator(0, len(labels_N))
+    num_classes = int(labels_N.max()) + 1
+    kept = []
+    for label in labels_N.unique().tolist():
+        members = (labels_N == label).nonzero()[:, 0]
+        num = max(1, int(len(members) * (1 / imbalance) ** (label / max(1, num_classes - 1))))
+        kept.append(members[torch.randperm(len(members), generator=generator)[:num]])
+    return torch.cat(kept).sort().values
+
+
 def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
     keep, held = holdout(split.labels, len(split), fraction, seed)
     return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
@@ -184,7 +210,7 @@ def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]
     return replace(splits, class_names=splits.class_names[:num_seen], **kept), joined(held)  # type: ignore[arg-type]  # all three are ImageSets
 
 
-def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
+def _without_broken(splits: Splits, channels: int) -> tuple[Splits, tuple[Broken, ...]]:
     """Remove images that cannot be decoded, and list them. Distributed processes share the work."""
     skipped: list[Broken] = []
     kept: dict[str, ImageSet] = {}
@@ -193,7 +219,7 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
         if images is None or isinstance(images.images, Tensor):
             continue
         indices = range(distributed.rank(), len(images), distributed.world_size())
-        decoded = images.decode_all(1, 3, workers=num_workers(len(images)), indices=indices)
+        decoded = images.decode_all(1, channels, workers=num_workers(len(images)), indices=indices)
         found: dict[int, str] = {}
         with progress(f"check {part}", len(indices), unit="image") as advance:
             for number, (index, x_CSS) in enumerate(zip(indices, decoded, strict=True), 1):
@@ -209,21 +235,34 @@ def _without_broken(splits: Splits) -> tuple[Splits, tuple[Broken, ...]]:
     return replace(splits, **kept), tuple(skipped)  # type: ignore[arg-type]  # all three are ImageSets
 
 
-def measure(train: ImageSet, full_range: bool = False) -> Traits:
+def measure(train: ImageSet, full_range: bool = False, channels: int | None = None) -> Traits:
     """From up to 2,000 evenly spaced images, squashed to at most 64×64: the same images every time."""
     positions = np.linspace(0, len(train) - 1, min(len(train), NUM_SAMPLED)).round().astype(np.int64)
     sample = train.subset(positions)
-    bits = 16
+    bits, ranges = 16, Ranges()
     if isinstance(sample.images, Tensor):
-        image_size, channels = min(sample.images.shape[2:]), sample.images.shape[1]
+        image_size, found = min(sample.images.shape[2:]), {sample.images.shape[1]}
     else:
-        headers = [peek(source, name) for source, name in zip(sample.images, sample.names, strict=True)]
+        named = zip(sample.images, sample.names, strict=True)
+        headers = [peek(source, name, channels or 0, full_range=full_range) for source, name in named]
         image_size = Counter(min(header.width, header.height) for header in headers).most_common(1)[0][0]
-        channels = 1 if all(header.is_gray for header in headers) else 3
+        found = {header.channels for header in headers}
         bits = 16 if full_range else max(header.bits for header in headers) or 16
-        sample = replace(sample, bits=bits)
+        ranges = widest([header.ranges for header in headers if header.ranges])
+        sample = replace(sample, bits=bits, ranges=ranges)
+    if channels is None and len(found) > 1 and found != {1, 3}:
+        numbers = " and ".join(map(str, sorted(found)))
+        raise UserError(f"the images have {numbers} channels; use images that have the same ones")
+    channels = channels or max(found)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
-    return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits)
+    return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits, ranges=ranges)
+
+
+def widest(found: Sequence[Ranges]) -> Ranges:
+    """The range of each channel over all pictures; a single one if gray and color are mixed."""
+    if len({len(ranges) for ranges in found}) > 1:
+        found = [(limits,) for ranges in found for limits in ranges]
+    return tuple((min(low), max(high)) for low, high in (zip(*each, strict=True) for each in zip(*found, strict=True)))
 
 
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:

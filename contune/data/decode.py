@@ -1,10 +1,14 @@
-"""Decode one picture file into uint8 pixels, whatever its format, color mode, bit depth or orientation.
+"""Decode one picture file into uint8 pixels, whatever its format, channels, bit depth or orientation.
+
+Pillow reads what it has a mode for. Files with other channels, floats, NumPy arrays and DICOM become arrays, whose
+values a linear rule turns into the levels 0 to 255.
 
 Shapes: V pieces of a picture, C channels, H height, W width, S side of a square.
 """
 
 import io
 import json
+import logging
 import os
 import struct
 import warnings
@@ -19,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from contune.config import MOST_CHANNELS
+from contune.console import plural
 from contune.errors import UserError
 from contune.files import write_atomic
 
@@ -36,6 +42,8 @@ _TRUSTED = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "JPEG2000
 execute."""
 _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
+_EXTRA_SAMPLES = 338
+"""The TIFF tag that says what channels beyond gray or color are; 0: something other than transparency."""
 _TURNED = (5, 6, 7, 8)
 """EXIF orientations that swap height and width."""
 _UNREADABLE_EXIF = (SyntaxError, ValueError, KeyError, TypeError, struct.error)
@@ -51,8 +59,10 @@ class ByteRange(NamedTuple):
     length: int
 
 
-Encoded = str | bytes | ByteRange | Image.Image
-"""A picture file: its path, its bytes, or where its bytes are; or an open picture."""
+Encoded = str | bytes | ByteRange | Image.Image | np.ndarray
+"""A picture file: its path, its bytes, or where its bytes are; or an open picture; or an array of its values."""
+Ranges = tuple[tuple[float, float], ...]
+"""For each channel, or for all of them, the values that become the levels 0 and 255."""
 
 
 FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
@@ -112,10 +122,25 @@ others are exact."""
 
 
 def decode_pieces(
-    source: Encoded, name: str, cut: Cut, *, size: int | None, channels: int, bits: int = 16
+    source: Encoded,
+    name: str,
+    cut: Cut,
+    *,
+    size: int | None,
+    channels: int,
+    bits: int = 16,
+    ranges: Ranges | None = None,
 ) -> np.ndarray:
-    """Decode once, then cut and resize every piece: uint8 (V, S, S, C). A size of None returns the picture itself."""
-    with open_picture(source, name) as image:
+    """Decode once, then cut and resize every piece: uint8 (V, S, S, C). A size of None returns the picture itself.
+
+    channels: 0 for its own. ranges: of an array; None for its own.
+    """
+    picture = open_picture(source, name, channels)
+    if isinstance(picture, np.ndarray):
+        x_HWC = with_channels(to_levels(picture, name, ranges), channels, name)
+        height, width = x_HWC.shape[:2]
+        return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
+    with picture as image:
         if size is None:
             return _load(image, name, channels, bits)[None]
         turned = False
@@ -134,37 +159,185 @@ class Header(NamedTuple):
     height: int
     kind: str
     """Its format, by content."""
-    is_gray: bool
-    bits: int
+    channels: int
+    """1 for gray, 3 for all that Pillow makes RGB."""
+    bits: int = 0
     """In use: cameras and scanners store 10 or 12 bits in 16-bit files. 0 for other files."""
+    ranges: Ranges = ()
+    """The smallest and largest value of each channel, of an array that is not uint8."""
 
 
-def peek(source: Encoded, name: str) -> Header:
-    """Decodes only 16-bit pictures."""
-    with open_picture(source, name) as image:
+def peek(source: Encoded, name: str, channels: int = 0, *, full_range: bool = False) -> Header:
+    """Decodes only 16-bit pictures and arrays. channels: to read it with; 0 for its own.
+
+    full_range: instead of an array's own ranges, those of its type; 0 to 1 for floats.
+    """
+    picture = open_picture(source, name, channels)
+    if isinstance(picture, np.ndarray):
+        height, width, own = picture.shape
+        ranges: Ranges = ()
+        if picture.dtype not in (np.uint8, np.bool_):
+            limits = np.iinfo(picture.dtype) if picture.dtype.kind in "iu" else None
+            whole_type = (0.0, 1.0) if limits is None else (float(limits.min), float(limits.max))
+            ranges = (whole_type,) * own if full_range else value_ranges(picture)
+        return Header(width, height, "array", own, 0, ranges)
+    with picture as image:
         is_wide = image.mode.startswith("I;16")
         bits = 0
         if is_wide:
             with _naming(name):
                 largest = int(np.asarray(image).max())
             bits = max(8, largest.bit_length()) if largest < 4096 else 16
-        return Header(image.width, image.height, image.format or "", is_wide or image.mode in _GRAY_MODES, bits)
+        return Header(image.width, image.height, image.format or "", _own_channels(image), bits)
 
 
-def open_picture(source: Encoded, name: str) -> Image.Image:
-    """Read the header. Refuses pictures that would take too much memory to decode."""
+def open_picture(source: Encoded, name: str, channels: int = 0) -> Image.Image | np.ndarray:
+    """Read the header. Refuses pictures that would take too much memory to decode.
+
+    Returns values (H, W, C) for pictures that Pillow has no mode for, and for a number of channels other than 1 and 3.
+    """
+    if isinstance(source, np.ndarray):
+        return _as_picture(source, name, any_order=True)
     if isinstance(source, Image.Image):
         with _naming(name):
-            return ImageOps.exif_transpose(source)
-    content = _read_bytes(source, name)
-    with _naming(name):
-        image = Image.open(io.BytesIO(content), formats=_TRUSTED)
-        num_pixels, most = image.width * image.height, Image.MAX_IMAGE_PIXELS
-        if (most is not None and num_pixels > most) or max(image.size) > LONGEST_SIDE:
-            raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
-    if not num_pixels:
-        raise BrokenImageError(name, "has no pixels")
+            image = ImageOps.exif_transpose(source)
+    else:
+        content = _read_bytes(source, name)
+        with _naming(name):
+            if content.startswith(b"\x93NUMPY"):
+                return _as_picture(np.load(io.BytesIO(content), allow_pickle=False), name, any_order=True)
+            if content[128:132] == b"DICM":
+                return _as_picture(_read_dicom(content, name), name)
+            if is_tiff := content[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+                for reader in ("PIL.TiffImagePlugin", "tifffile"):  # they log what they find odd about a file
+                    logging.getLogger(reader).disabled = True
+            try:
+                image = Image.open(io.BytesIO(content), formats=_TRUSTED)
+            except UnidentifiedImageError:
+                if is_tiff:
+                    return _as_picture(_read_tiff(content, name), name)
+                raise
+            _check_size(image.height, image.width, name)
+            has_more = is_tiff and not channels and 0 in image.tag_v2.get(_EXTRA_SAMPLES, ())  # type: ignore[attr-defined]
+            if has_more or (is_tiff and channels not in (0, *_MODES)):
+                return _as_picture(_read_tiff(content, name), name)
+    is_wide_pgm = image.format == "PPM" and image.mode == "I"
+    if channels not in (0, *_MODES) or (image.mode in ("I", "F") and not is_wide_pgm):
+        with _naming(name):
+            image.load()
+            with suppress(*_UNREADABLE_EXIF):
+                image = ImageOps.exif_transpose(image)
+            return _as_picture(np.asarray(image), name)
     return image
+
+
+def _check_size(height: int, width: int, name: str) -> None:
+    if not height * width:
+        raise BrokenImageError(name, "has no pixels")
+    most = Image.MAX_IMAGE_PIXELS
+    if (most is not None and height * width > most) or max(height, width) > LONGEST_SIDE:
+        raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
+
+
+def _as_picture(x: np.ndarray, name: str, *, any_order: bool = False) -> np.ndarray:
+    """(H, W, C) from (H, W) or (H, W, C); in any order also from (C, H, W), where the first axis is the shortest."""
+    x = x[:, :, None] if x.ndim == 2 else x
+    if any_order and x.ndim == 3 and x.shape[0] < min(x.shape[1:]):
+        x = x.transpose(1, 2, 0)
+    if x.ndim != 3 or not 1 <= x.shape[2] <= MOST_CHANNELS or x.dtype.kind not in "buif":
+        fix = f"save height × width × up to {MOST_CHANNELS} channels of numbers"
+        raise BrokenImageError(name, f"has the shape {x.shape} and the type {x.dtype}", fix)
+    with _naming(name):
+        _check_size(x.shape[0], x.shape[1], name)
+    return x
+
+
+def _read_tiff(content: bytes, name: str) -> np.ndarray:
+    """(H, W, C) of the first series: channels may be samples of a pixel, planes or pages."""
+    try:
+        import tifffile
+    except ImportError:
+        reason = "needs tifffile for these channels or values (pip install 'contune[tiff]')"
+        raise BrokenImageError(name, reason, "install it") from None
+    with tifffile.TiffFile(io.BytesIO(content)) as file:
+        series = file.series[0]
+        rows, columns = series.axes.index("Y"), series.axes.index("X")
+        height, width = series.shape[rows], series.shape[columns]
+        _check_size(height, width, name)
+        if series.size > MOST_CHANNELS * height * width:
+            raise BrokenImageError(name, f"has {series.size // (height * width)} channels or pages", "save fewer")
+        return np.moveaxis(series.asarray(), (rows, columns), (0, 1)).reshape(height, width, -1)
+
+
+def _read_dicom(content: bytes, name: str) -> np.ndarray:
+    """Rescaled values as float32. With a window, its levels as uint8. Color as it is. Bright is always high."""
+    try:
+        import pydicom
+    except ImportError:
+        raise BrokenImageError(name, "needs pydicom (pip install 'contune[dicom]')", "install it") from None
+    from pydicom.pixels.processing import apply_modality_lut, apply_windowing
+    from pydicom.pixels.utils import pixel_array
+
+    file = pydicom.dcmread(io.BytesIO(content))
+    num_frames = int(file.get("NumberOfFrames") or 1)
+    if num_frames > 1:
+        raise BrokenImageError(name, f"has {num_frames} frames", "save each frame as a file")
+    _check_size(file.Rows, file.Columns, name)
+    stored = pixel_array(file)
+    if file.SamplesPerPixel > 1:
+        return stored
+    if file.PhotometricInterpretation not in ("MONOCHROME1", "MONOCHROME2"):
+        raise BrokenImageError(name, f"has {file.PhotometricInterpretation} pixels", "save it as gray or RGB")
+    lowest = -(2 ** (file.BitsStored - 1)) if file.PixelRepresentation else 0
+    limits = np.array([lowest, lowest + 2**file.BitsStored - 1])
+    low, high = apply_modality_lut(limits, file).astype(np.float32)
+    x_HW = apply_modality_lut(stored, file).astype(np.float32)
+    has_window = "WindowWidth" in file and "WindowCenter" in file
+    if has_window:
+        x_HW = apply_windowing(x_HW, file)
+    if file.PhotometricInterpretation == "MONOCHROME1":  # its low values are bright
+        x_HW = low + high - x_HW
+    return to_levels(x_HW[:, :, None], name, ((low, high),)) if has_window else x_HW
+
+
+def value_ranges(x_HWC: np.ndarray) -> Ranges:
+    """The smallest and largest finite value of each channel; 0 and 0 where there is none."""
+    finite_HWC = np.ma.masked_invalid(x_HWC)
+    low_C, high_C = (np.ma.filled(extreme, 0).tolist() for extreme in (finite_HWC.min((0, 1)), finite_HWC.max((0, 1))))
+    return tuple((float(low), float(high)) for low, high in zip(low_C, high_C, strict=True))
+
+
+def to_levels(x_HWC: np.ndarray, name: str, ranges: Ranges | None) -> np.ndarray:
+    """uint8: each channel's range as 0 to 255, values outside clipped, NaN as 0. uint8 values stay as they are.
+
+    ranges: None for the picture's own; () if the encoder has seen no such pictures, which is an error.
+    """
+    if x_HWC.dtype == np.uint8:
+        return x_HWC
+    if x_HWC.dtype == np.bool_:
+        return x_HWC.astype(np.uint8) * 255
+    ranges = value_ranges(x_HWC) if ranges is None else ranges
+    if len(ranges) not in (1, x_HWC.shape[2]):
+        known = f"{len(ranges)} channels of such values" if ranges else "8 or 16 bits per channel"
+        fix = "save it like the training images"
+        raise BrokenImageError(name, f"has {x_HWC.shape[2]} × {x_HWC.dtype} pixels; training saw {known}", fix)
+    low_C, high_C = np.array(ranges, dtype=np.float64).T
+    scale_C = np.where(high_C > low_C, 1 / np.where(high_C > low_C, high_C - low_C, 1), 0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        share_HWC = (x_HWC - low_C) * scale_C
+    levels_HWC: np.ndarray = np.nan_to_num(share_HWC, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1) * 255
+    return levels_HWC.round().astype(np.uint8)
+
+
+def with_channels(x_HWC: np.ndarray, channels: int, name: str) -> np.ndarray:
+    """uint8 pixels with so many channels: gray and color become each other, anything else must fit. 0: as they are."""
+    own = x_HWC.shape[2]
+    if channels in (0, own):
+        return x_HWC
+    if {own, channels} != set(_MODES):
+        fix = "use images with the same channels, and set data.channels to their number"
+        raise BrokenImageError(name, f"has {plural(own, 'channel')}, not {channels}", fix)
+    return to_array(Image.fromarray(x_HWC[..., 0] if own == 1 else np.ascontiguousarray(x_HWC)), channels)
 
 
 def _read_bytes(source: str | bytes | ByteRange, name: str) -> bytes:
@@ -177,6 +350,10 @@ def _read_bytes(source: str | bytes | ByteRange, name: str) -> bytes:
             return file.read()
     except OSError as error:
         raise BrokenImageError(name, f"cannot be read: {error.strerror or error}") from error
+
+
+def _own_channels(image: Image.Image) -> int:
+    return 1 if image.mode.startswith("I;16") or image.mode in _GRAY_MODES else 3
 
 
 def to_array(image: Image.Image, channels: int) -> np.ndarray:
@@ -227,6 +404,7 @@ def _span(start: int, length: int, num: int, num_full: int) -> tuple[int, int]:
 def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: int = 1) -> np.ndarray:
     """Decode to uint8 (H, W, C), upright. 16-bit files keep the highest 8 of `bits`; transparent pixels turn white."""
     with _naming(name):
+        channels = channels or _own_channels(image)
         if reduced_by > 1:
             image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
         is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
@@ -236,8 +414,6 @@ def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: i
         if image.mode.startswith("I;16") or is_wide_pgm:
             shift = 8 if is_wide_pgm else bits - 8
             image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
-        if image.mode in ("I", "F"):
-            raise BrokenImageError(name, "has 32-bit pixels", "save it with 8 or 16 bits per channel")
         if image.has_transparency_data:
             white = Image.new("RGBA", image.size, "white")
             image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
@@ -246,10 +422,10 @@ def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: i
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Pillow without warnings about odd metadata. Whatever it raises becomes a BrokenImageError."""
+    """Readers without warnings about odd metadata. Whatever they raise becomes a BrokenImageError."""
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module=r"PIL\b")
+            warnings.filterwarnings("ignore", module=r"(PIL|pydicom|tifffile)\b")
             yield
     except BrokenImageError:
         raise
@@ -258,6 +434,6 @@ def _naming(name: str) -> Iterator[None]:
     except Image.DecompressionBombError as error:
         most = f"over {Image.MAX_IMAGE_PIXELS:,} pixels, or {LONGEST_SIDE:,} on a side"
         raise BrokenImageError(name, f"is too large to decode safely ({most})", "shrink it") from error
-    except Exception as error:  # damaged files make Pillow raise nearly anything
+    except Exception as error:  # damaged files make readers raise nearly anything
         reason = f"is damaged ({' '.join(str(error).split()) or type(error).__name__})"
         raise BrokenImageError(name, reason) from error

@@ -9,7 +9,7 @@ import torch
 from contune.data.images import ImageSet, Splits
 from contune.errors import UserError
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".npy", ".dcm")
 SPLIT_NAMES = {
     "train": ("train", "training"),
     "test": ("test", "testing"),

@@ -15,11 +15,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, cut_out, decode_pieces, to_array, whole
+from contune.data.decode import (
+    RESIZES,
+    Broken,
+    BrokenImageError,
+    Cut,
+    Encoded,
+    Ranges,
+    cut_out,
+    decode_pieces,
+    whole,
+    with_channels,
+)
 from contune.device import core_share
 from contune.errors import UserError
 
@@ -48,6 +58,8 @@ class ImageSet:
     """How `decode` makes squares."""
     bits: int = 16
     """How many of the bits of a 16-bit file are in use."""
+    ranges: Ranges | None = None
+    """Which values of floats and other arrays become 0 and 255; None: each file's own smallest and largest."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -62,21 +74,20 @@ class ImageSet:
             names=[self.names[i] for i in positions],
         )
 
-    def as_seen_with(self, resize: str, bits: int) -> "ImageSet":
+    def as_seen_with(self, resize: str, bits: int, ranges: Ranges) -> "ImageSet":
         """The same images, decoded with these settings of an encoder."""
-        return replace(self, cut=RESIZES[resize], bits=bits)
+        return replace(self, cut=RESIZES[resize], bits=bits, ranges=ranges)
 
     def pieces(self, index: int, cut: Cut, size: int | None, channels: int) -> np.ndarray:
         """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`.
 
-        A size of None returns the whole image at its own height and width.
+        A size of None returns the whole image at its own height and width, 0 channels its own ones.
         """
         if not isinstance(self.images, Tensor):
             source, name = self.images[index], self.names[index]
-            return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits)
-        x_HWC = self.images[index].permute(1, 2, 0).numpy()
-        if x_HWC.shape[2] != channels:
-            x_HWC = to_array(Image.fromarray(x_HWC[..., 0] if x_HWC.shape[2] == 1 else x_HWC), channels)
+            levels: dict[str, Any] = {"bits": self.bits, "ranges": self.ranges}
+            return decode_pieces(source, name, cut, size=size, channels=channels, **levels)
+        x_HWC = with_channels(self.images[index].permute(1, 2, 0).numpy(), channels, self.names[index])
         height, width = x_HWC.shape[:2]
         return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
 
@@ -91,7 +102,7 @@ class ImageSet:
 
         In place of a broken image comes its error; with `stop`, it is raised.
         """
-        at_once = max(1, min(64, _TASK_BYTES // (channels * size * size)))
+        at_once = max(1, min(64, _TASK_BYTES // max(1, channels * size * size)))
         decode = partial(self.decode, size=size, channels=channels)
         tasks = range(len(self)) if indices is None else indices
         return map_in_workers(decode, tasks, workers=workers, at_once=at_once, stop=stop)
@@ -118,12 +129,14 @@ class Traits:
     image_size: int
     """The native size; for images of many sizes the most common shorter side."""
     channels: int
-    """1 if every image is gray, else 3."""
+    """1 if every image is gray, 3 for color, else those of the files."""
     mean: tuple[float, ...]
     """Per channel, of pixels scaled to 0..1."""
     std: tuple[float, ...]
     bits: int = 16
     """In use, of 16-bit files."""
+    ranges: Ranges = ()
+    """Of floats and other arrays."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

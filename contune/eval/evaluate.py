@@ -1,5 +1,6 @@
 """All the measures of a trained encoder on one split, in the order a person reads them."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ from contune.data.augment import Augmenter
 from contune.data.loader import Loader, ResidentLoader
 from contune.device import Autocast
 from contune.eval.measures import (
+    BALANCED,
+    IMBALANCE,
     MAP,
     MEASURES,
     PIXELS,
@@ -21,6 +24,7 @@ from contune.eval.measures import (
     RETRIEVAL,
     SEEN,
     SEVERAL_LABELS,
+    SHOTS,
     START,
     TOP1,
     UNSEEN,
@@ -95,12 +99,14 @@ def evaluate(
     if labels_N is None or labels_M is None:
         return Evaluation(scores=[], retrieval=[], features_MD=test_MD.cpu())
 
+    counts_K = None if labels_N.dim() == 2 else labels_N.bincount(minlength=num_classes).tolist()
     found: list[dict[str, Any]] = []
     layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
         protocol = MEASURES[key].protocol.format(**values) + (SEVERAL_LABELS if labels_N.dim() == 2 else "")
-        found.append(score(key, scores_MK, labels_M, class_names, protocol=protocol, split=settings.split))
+        how = {"protocol": protocol, "split": settings.split}
+        found.append(score(key, scores_MK, labels_M, class_names, train_counts=counts_K, **how))
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
         if settings.linear != "none":
@@ -180,12 +186,20 @@ def retrieval_entry(name: str, features_MD: Tensor, labels_M: Tensor, split: str
 
 
 def score(
-    key: str, scores_NK: Tensor, labels_N: Tensor, class_names: tuple[str, ...], *, protocol: str, split: str
+    key: str,
+    scores_NK: Tensor,
+    labels_N: Tensor,
+    class_names: tuple[str, ...],
+    *,
+    protocol: str,
+    split: str,
+    train_counts: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """An entry of result.json's `measures`: accuracies in per cent of scores (higher is likelier) for K classes.
 
     `top5` is None where there are fewer than six classes. Of a label matrix (N, K), several labels per image, a hit is
     any of an image's labels, `map` is the mean average precision, and `per_class` has that of each class with images.
+    Otherwise `balanced` is the mean of `per_class`. train_counts: training images of each class, for `SHOTS`.
     """
     labels_N = labels_N.to(scores_NK.device)
     num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
@@ -203,13 +217,22 @@ def score(
         truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.detach().float()[:, present]
         precisions = 100 * average_precision_score(truth_NP.cpu().numpy(), scores_NP.cpu().numpy(), average=None)
         by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
+        more = {MAP: sum(by_class.values()) / max(1, len(by_class))}
     else:
-        by_class = {class_names[k]: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
+        accuracies = {k: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
+        by_class = {class_names[k]: accuracy for k, accuracy in accuracies.items()}
+        more = {BALANCED: sum(accuracies.values()) / max(1, len(accuracies))}
+        counts = [num for num in train_counts or () if num]
+        if train_counts and max(counts) > min(counts):
+            more[IMBALANCE] = round(max(counts) / min(counts), 2)
+            for shot, (least, most) in SHOTS.items():
+                those = [accuracy for k, accuracy in accuracies.items() if least <= train_counts[k] <= most]
+                more |= {shot: sum(those) / len(those)} if those else {}
     return {
         "name": key,
         "top1": percent(hit_N),
         "top5": percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
-        **({MAP: sum(by_class.values()) / max(1, len(by_class))} if is_matrix else {}),
+        **more,
         "per_class": by_class,
         "protocol": protocol,
         "split": split,

@@ -1,7 +1,8 @@
 """The measures of an encoder: the one place that names them. It imports nothing heavy."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 
@@ -52,6 +53,13 @@ PIXELS, START = "pixels-", "start-"
 """Prefixes of measures that are not of the trained encoder: what it has to beat."""
 MAP = "map"
 """Mean average precision, in the entries of result.json's `measures` for data with several labels per image."""
+BALANCED, IMBALANCE = "balanced", "imbalance"
+"""In those entries for data with one label per image: the mean of the accuracies of the classes, and how many times as
+many training images the largest class has as the smallest."""
+SHOTS = {"many": (101, inf), "medium": (20, 100), "few": (0, 19)}
+"""Also the mean accuracy of classes with so many training images, if the classes differ (Liu et al. 2019)."""
+IMBALANCED = 2.0
+"""From this imbalance on, tables and reports show these."""
 SEVERAL_LABELS = "; several labels per image: one sigmoid per class, mean average precision"
 """Added to a protocol then."""
 MEASURES: dict[str, Measure] = {row[0]: Measure(*row) for row in _ROWS}
@@ -88,6 +96,12 @@ PREFERENCES: dict[str, tuple[str, ...]] = {
 }
 """What a column of a table shows: the first of these measures that a run has. `top1` is what a run is judged by: the
 classifier of a method that trains one, else the linear probe (the paper's if it was run, else the fast one)."""
+
+
+def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Which of `BALANCED` and `SHOTS` to show with these entries of result.json's `measures`."""
+    shown = [measure for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED]
+    return [key for key in (BALANCED, *SHOTS) if any(key in measure for measure in shown)]
 
 
 def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:

@@ -135,6 +135,16 @@ def _robustness() -> tuple[PlanRow, ...]:
     )
 
 
+def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
+    """SupCon and TCL auto with each optim.balance."""
+    rows = []
+    for method, recipe, own in ((SUPCON, supcon, ("method.name=supcon",)), ("TCL auto", tcl, AUTO)):
+        for balance, suffix in (("none", ""), ("sampler", ", sampler"), ("weights", ", weights")):
+            title, overrides = f"{method}{suffix}", (*own, f"optim.balance={balance}")
+            rows.append(PlanRow(title=title, recipe=recipe, overrides=overrides, method=title))
+    return tuple(rows)
+
+
 def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
     return (
@@ -290,6 +300,23 @@ EXPERIMENTS: dict[str, Experiment] = {
         summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",
         rows=_robustness(),
         layout="sweep",
+    ),
+    "long-tail": Experiment(
+        title="SupCon and TCL on long-tailed CIFAR-100",
+        summary=f"SupCon and TCL auto by optim.balance, CIFAR-100 with imbalance 100, ResNet-18, three seeds; {WHERE}.",
+        rows=_long_tail("cifar100-lt", "cifar100-lt"),
+        num_seeds=3,
+        layout="seeds",
+        notes=("500 to 5 training images per class (Cui et al. 2019). Probes learn from the same images, unweighted.",),
+    ),
+    "long-tail-digits": Experiment(
+        title="SupCon and TCL on long-tailed digits",
+        summary="The same on handwritten digits with imbalance 20, three seeds; a CPU, four minutes.",
+        rows=_long_tail("digits-supcon", "digits"),
+        overrides=("data.imbalance=20", "optim.epochs=40"),
+        num_seeds=3,
+        layout="seeds",
+        notes=("90 to 4 training images per class. Probes learn from the same images, unweighted.",),
     ),
     "photos": Experiment(
         title="Cross-entropy, SupCon and TCL on photos, from scratch",

@@ -6,7 +6,7 @@ from itertools import combinations
 from math import sqrt
 from statistics import mean
 
-from contune.eval.measures import FAST, KNN, LINEAR, TOP1, judged_by
+from contune.eval.measures import FAST, KNN, LINEAR, TOP1, columns_of_imbalance, judged_by
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, protocols_differ
 from contune.report.page import duration
 
@@ -98,20 +98,28 @@ def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
     measures = [TOP1, *([FAST] if protocols_differ(outcomes) else []), KNN]
+    shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
     rows = []
     for each in outcomes:
-        texts = [*(_accuracy(each, [], column) for column in measures[1:]), str(len(each.results)), NOTHING]
-        rows.append((each.row.method, _accuracy(each, outcomes), *texts))
+        texts = [_accuracy(each, [], column) for column in measures[1:]]
+        for shot in shots:
+            values = [score[shot] for score in each.scores() if shot in score]
+            texts.append(f"{mean(values):.1f}" if values else NOTHING)
+        rows.append((each.row.method, _accuracy(each, outcomes), *texts, str(len(each.results)), NOTHING))
     for lower, upper in compared(outcomes):
         differences = [upper.difference(lower, column) for column in measures]
         texts = [NOTHING if each is None else each.signed for each in differences]
         found = differences[0]
         p = NOTHING if found is None or found.p is None else f"{found.p:.2g}"
-        rows.append((f"{upper.row.method} − {lower.row.method}", *texts, str(found.num) if found else NOTHING, p))
+        texts += [*[NOTHING] * len(shots), str(found.num) if found else NOTHING, p]
+        rows.append((f"{upper.row.method} − {lower.row.method}", *texts))
     notes = _notes(outcomes, measures)
     if any(len(each.results) > 1 for each in outcomes):
         notes.append(DIFFERENCES)
-    return Table(columns=["", *(TITLES[column] for column in measures), "runs", "p"], rows=rows, notes=notes)
+    if shots:
+        notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
+    columns = ["", *(TITLES[column] for column in measures), *(f"{shot} %" for shot in shots), "runs", "p"]
+    return Table(columns=columns, rows=rows, notes=notes)
 
 
 def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:

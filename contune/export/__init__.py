@@ -64,8 +64,11 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
 
     photos_NCHW = torch.stack([torch.from_numpy(photo.copy()) for photo in load_sample_images().images])
     photos_NCHW = photos_NCHW.permute(0, 3, 1, 2)
-    if encoder.spec.channels == 1:
+    channels = encoder.spec.channels
+    if channels == 1:
         photos_NCHW = photos_NCHW.float().mean(dim=1, keepdim=True).round().to(torch.uint8)
+    elif channels != 3:
+        photos_NCHW = photos_NCHW[:, torch.arange(channels) % 3]
     deviations = []
     for images_NCHW, tolerance in (
         (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), TOLERANCE),

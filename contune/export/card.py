@@ -24,8 +24,13 @@ class Written:
     """The loaded export: uint8 images (N, C, H, W) to features and, in formats that have them, probabilities."""
 
 
+ARRAY = "image.npy"
+
+
 def open_photo(channels: int) -> str:
-    """Python that opens a photo as training did: upright, and on white if it is transparent."""
+    """Python that opens a photo as training did: upright, on white if it is transparent. Other channels: an array."""
+    if channels not in (1, 3):
+        return f'image = numpy.load("{ARRAY}")  # uint8 (height, width, {channels})'
     mode = "L" if channels == 1 else "RGB"
     return f"""\
 from PIL import Image, ImageOps
@@ -35,7 +40,9 @@ image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).con
 
 
 def to_square(spec: EncoderSpec) -> str:
-    """Python that makes that photo a square as training did."""
+    """Python that makes that photo a square as training did. Arrays must be squares already."""
+    if spec.channels not in (1, 3):
+        return f"assert image.shape[:2] == ({spec.image_size}, {spec.image_size})"
     resized = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
     if spec.resize == "squash":
         return resized
@@ -48,7 +55,10 @@ image = image.crop((left, top, left + side, top + side))
 
 def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Written, deviation: float) -> str:
     """README.md. It leaves out where the data was: a card is public."""
-    spec, colors = encoder.spec, "gray" if encoder.spec.channels == 1 else "RGB"
+    spec = encoder.spec
+    colors = {1: "gray", 3: "RGB"}.get(spec.channels, f"{spec.channels}-channel")
+    levels = "".join(f" {low:g} to {high:g}," for low, high in spec.ranges)
+    values = f"Values of these ranges, by channel, become 0 to 255:{levels[:-1]}.\n" if levels else ""
     trained, accuracy, training, made = "", "", "", ""
     if result is not None:
         trained = f", trained on {result['data']} by {result['method']}"
@@ -95,7 +105,7 @@ Rotated by their EXIF orientation, transparency on white, 16-bit images by the h
 `convert` clips them), {colors}, made square by `data.resize={spec.resize}`, resized to
 {spec.image_size}×{spec.image_size} (bilinear, antialiased), divided by 255,
 minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
-
+{values}
 ## License
 
 *Not chosen yet. State here under which terms others may use these weights; the terms of the data matter too.*

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from contune.export.card import Written, open_photo, to_square
+from contune.export.card import ARRAY, Written, open_photo, to_square
 from contune.export.timm import timm_arguments
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import has_small_stem
@@ -37,7 +37,7 @@ With contune, which prepares images itself:
 import contune
 
 encoder = contune.load_encoder(".")  # also a torch Module, for uint8 images (batch, {spec.channels}, height, width)
-(part,) = contune.embed(encoder, ["photo.png"])
+(part,) = contune.embed(encoder, ["{"photo.png" if spec.channels in (1, 3) else ARRAY}"])
 features = part.embeddings
 ```
 

@@ -28,6 +28,8 @@ from contune.models.encoders import MINI, RESNET_MINI, has_small_stem
 from contune.models.saved import Classifier, EncoderSpec, ImageEncoder
 
 ENLARGED = 4
+STEM_CHANNELS = 8
+"""Eight copies of each channel fit into K."""
 READS, TAKES = (0, 2), (0, 0, 1)
 """Where `here` and `next` read, relative to the middle of the 7×7 kernel; which one each tap of the 3×3 takes."""
 EPS = 1e-5
@@ -41,6 +43,8 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         raise UserError(f"timm cannot build norm={spec.norm}: its group-norm has 32 groups, ours 8. Use --to onnx.")
     architecture, model_args = timm_arguments(spec)
     model_args |= {"replace_stem_pool": True} if small_stem else {}
+    if small_stem and spec.channels > STEM_CHANNELS:
+        raise UserError(f"timm's stem can copy {STEM_CHANNELS} channels, not {spec.channels}. Use --to onnx.")
     enlarged = ENLARGED if small_stem else 1
     side = spec.image_size * enlarged
     try:
@@ -60,7 +64,8 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
             "mean": spec.mean,
             "std": spec.std,
             "num_classes": 0,
-            "first_conv": model.pretrained_cfg.get("first_conv"),
+            # timm would adapt the first convolution from three channels to those of input_size.
+            "first_conv": model.pretrained_cfg.get("first_conv") if spec.channels in (1, 3) else None,
             "classifier": model.pretrained_cfg.get("classifier"),
         }
         timm.models.save_for_hf(model, folder, model_args=model_args or None, safe_serialization=True)
@@ -112,6 +117,21 @@ def stem_for_timm(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _usage(spec: EncoderSpec, enlarged: int) -> str:
     size = spec.image_size
+    if spec.channels not in (1, 3):
+        enlarge = f".repeat_interleave({enlarged}, 2).repeat_interleave({enlarged}, 3)" if enlarged > 1 else ""
+        return f"""\
+```python
+import numpy, timm, torch
+
+model = timm.create_model("local-dir:.", pretrained=True).eval()  # a path instead of the dot, or hf-hub:OWNER/NAME
+{open_photo(spec.channels)}
+{to_square(spec)}
+image = torch.from_numpy(image).permute(2, 0, 1)[None]{enlarge}
+mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
+with torch.no_grad():
+    features = model((image / 255 - mean) / std)
+```
+"""
     usage = f"""\
 ```python
 import timm, torch

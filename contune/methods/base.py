@@ -76,6 +76,8 @@ class Method(nn.Module):
     """Views that go through an encoder at a time, for batches too large for memory; 0: all of them."""
     multilabel: bool = False
     """Whether an image has several labels: then each class is a question of its own."""
+    class_weights_K: Tensor | None
+    """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
     guess: Guess | None = None
     """For methods that predict prototypes; None where no such loss is known."""
 
@@ -87,6 +89,7 @@ class Method(nn.Module):
         self.classifier = None
         self.register_buffer("epoch", torch.zeros(()), persistent=False)
         self.register_buffer("share", torch.zeros(()), persistent=False)
+        self.register_buffer("class_weights_K", None, persistent=False)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         """views: one (B, C, H, W) batch per view; labels_B: (B,) integers, a (B, K) matrix, or None without labels."""
@@ -213,16 +216,38 @@ def ids_of_views(views: Sequence[Tensor]) -> Tensor:
 
 
 def classification_loss(
-    logits_NK: Tensor, labels_N: Tensor, *, multilabel: bool = False, label_smoothing: float = 0.0
+    logits_NK: Tensor,
+    labels_N: Tensor,
+    *,
+    multilabel: bool = False,
+    label_smoothing: float = 0.0,
+    class_weights_K: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy with (N,) labels or (N, K) rows of probabilities, averaged over rows.
 
     multilabel: binary cross-entropy with an (N, K) matrix instead, summed over classes.
+    class_weights_K: how much a row of each class counts. The average over processes is then the weighted mean over all
+        rows of the global batch.
     """
+    if class_weights_K is not None:
+        loss_N = F.cross_entropy(logits_NK, labels_N, label_smoothing=label_smoothing, reduction="none")
+        weight_N, _ = row_weights(labels_N, class_weights_K)
+        return (weight_N * loss_N).sum() / distributed.mean(weight_N.sum())
     if not multilabel:
         return F.cross_entropy(logits_NK, labels_N, label_smoothing=label_smoothing)
     targets_NK = labels_N + label_smoothing * (0.5 - labels_N)
     return F.binary_cross_entropy_with_logits(logits_NK, targets_NK, reduction="sum") / len(logits_NK)
+
+
+def row_weights(labels_N: Tensor, class_weights_K: Tensor) -> tuple[Tensor, Tensor]:
+    """The weight of each row, and whether another row of the global batch shares a label with it.
+
+    labels_N: (N,) integers, or (N, K) rows of shares such as mixed images have; their weight is the mean by share.
+    """
+    labels_NK = F.one_hot(labels_N, len(class_weights_K)) if labels_N.dim() == 1 else labels_N
+    others_NK = distributed.total(labels_NK.sum(dim=0)) - labels_NK
+    # Sums of products: autocast would round a matrix product.
+    return (labels_NK * class_weights_K).sum(dim=1), (labels_NK * others_NK).sum(dim=1) > 0
 
 
 def top1(logits_NK: Tensor, labels_N: Tensor) -> Tensor:

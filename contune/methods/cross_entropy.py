@@ -28,7 +28,12 @@ class CrossEntropy(Method):
         labels_N = labels_of_views(labels_B, views)
         logits_NK = self.classifier(features_ND)
         # Each rank takes the mean over its own rows: the average over ranks is the mean over the global batch.
-        smoothing = self.settings.label_smoothing
-        loss = classification_loss(logits_NK.float(), labels_N, multilabel=self.multilabel, label_smoothing=smoothing)
+        loss = classification_loss(
+            logits_NK.float(),
+            labels_N,
+            multilabel=self.multilabel,
+            label_smoothing=self.settings.label_smoothing,
+            class_weights_K=self.class_weights_K,
+        )
         accuracy = top1(logits_NK.detach(), labels_N)
         return Output(loss=loss, features_ND=features_ND.detach(), metrics={"train_top1": accuracy})

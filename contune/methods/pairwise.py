@@ -8,6 +8,7 @@ Shapes: B images, N rows of all stacked views, D embedding size; 2 where both vi
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,10 +26,13 @@ from contune.methods.base import (
     classification_loss,
     ids_of_views,
     labels_of_views,
+    row_weights,
     top1,
 )
 from contune.models.heads import mlp
 from contune.settings import ranged
+
+TINY = 1e-12
 
 
 class PairwiseMethod(Method):
@@ -44,6 +48,8 @@ class PairwiseMethod(Method):
         """Weight of a linear classifier's cross-entropy on the features, added to the loss; helps with few images."""
 
     settings: Settings
+    gathers: ClassVar[bool] = False
+    """Whether `pair_loss` computes the rows of all processes, and returns a value for each."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -60,19 +66,38 @@ class PairwiseMethod(Method):
         """Temperature, k1 and k2 if the loss is TCL or a special case of it, otherwise None."""
         return None
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        """The loss of the global batch, given this process's rows. Rows of one group are positives."""
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
+        """The loss of the global batch, given this process's rows. Rows of one group are positives.
+
+        reduction: `none` for one value per given row.
+        """
         raise NotImplementedError
+
+    def weighted_loss(self, z_ND: Tensor, groups_N: Tensor, class_weights_K: Tensor) -> Tensor:
+        """Σ w_i loss_i / Σ w_i over the anchors i of the global batch that have a positive; w_i is that of its class.
+
+        Equal weights give `pair_loss`.
+        """
+        weight_N, usable_N = row_weights(groups_N, class_weights_K)
+        weight_N = weight_N * usable_N
+        loss_N = self.pair_loss(z_ND, groups_N, "none")
+        if self.gathers:
+            weight_N = distributed.gather(weight_N)
+            return (weight_N * loss_N).sum() / weight_N.sum().clamp(min=TINY)
+        # The gradient of each process's part is right (see `tcl_loss`); the value is completed by the other parts.
+        part = (weight_N * loss_N).sum() / distributed.total(weight_N.sum()).clamp(min=TINY)
+        return part + (distributed.total(part.detach()) - part.detach())
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         features_ND = self.encode(views)
         groups_N = labels_of_views(labels_B, views) if self.settings.needs_labels else ids_of_views(views)
         z_ND = self.projector(features_ND)
         compared = {"z_ND": z_ND.detach(), "groups_N": groups_N}
-        loss, metrics = self.pair_loss(z_ND, groups_N), {}
+        metrics, weights_K = {}, self.class_weights_K
+        loss = self.pair_loss(z_ND, groups_N) if weights_K is None else self.weighted_loss(z_ND, groups_N, weights_K)
         if self.classifier is not None:
             logits_NK = self.classifier(features_ND).float()
-            wrong = classification_loss(logits_NK, groups_N, multilabel=self.multilabel)
+            wrong = classification_loss(logits_NK, groups_N, multilabel=self.multilabel, class_weights_K=weights_K)
             loss = loss + self.settings.cross_entropy * wrong
             metrics = {"train_top1": top1(logits_NK.detach(), groups_N)}
         return Output(loss=loss, features_ND=features_ND.detach(), metrics=metrics, state=compared)

@@ -25,8 +25,9 @@ class SoftmaxMethod(PairwiseMethod):
 class SINCERE(SoftmaxMethod):
     """Each positive against the negatives alone (Feeney and Hughes 2023). It has no parameter but the temperature."""
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return losses.sincere_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
+        temperature = self.settings.temperature
+        return losses.sincere_loss(z_ND, groups_N, temperature=temperature, reduction=reduction, distributed=True)
 
 
 class EpsSupInfoNCE(SINCERE):
@@ -39,24 +40,29 @@ class EpsSupInfoNCE(SINCERE):
 
     settings: Settings
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         temperature, epsilon = self.settings.temperature, self.settings.epsilon
-        return losses.eps_supinfonce_loss(z_ND, groups_N, temperature=temperature, epsilon=epsilon, distributed=True)
+        return losses.eps_supinfonce_loss(
+            z_ND, groups_N, temperature=temperature, epsilon=epsilon, reduction=reduction, distributed=True
+        )
 
 
 class DCL(SoftmaxMethod):
     """Decoupled contrastive learning (Yeh et al. 2022) with labels: positives are not in the denominator."""
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return losses.dcl_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
+        temperature = self.settings.temperature
+        return losses.dcl_loss(z_ND, groups_N, temperature=temperature, reduction=reduction, distributed=True)
 
 
 class NPair(SoftmaxMethod):
     """Compares each positive pair with all negatives of its anchor (Sohn 2016)."""
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+    gathers = True
+
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         z_ND, groups_N = distributed.gather(z_ND), distributed.gather(groups_N)
-        return losses.npair_loss(z_ND, groups_N, temperature=self.settings.temperature)
+        return losses.npair_loss(z_ND, groups_N, temperature=self.settings.temperature, reduction=reduction)
 
 
 class SupCon(SoftmaxMethod):
@@ -73,9 +79,11 @@ class SupCon(SoftmaxMethod):
     def knobs(self) -> LossSettings:
         return LossSettings(self.settings.temperature, 0.0, 1.0, self.settings.variant)
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         temperature, variant = self.settings.temperature, self.settings.variant
-        return losses.supcon_loss(z_ND, groups_N, temperature=temperature, variant=variant, distributed=True)
+        return losses.supcon_loss(
+            z_ND, groups_N, temperature=temperature, variant=variant, reduction=reduction, distributed=True
+        )
 
 
 class SimCLR(SoftmaxMethod):
@@ -97,8 +105,9 @@ class SimCLR(SoftmaxMethod):
     def knobs(self) -> LossSettings:
         return LossSettings(self.settings.temperature, 0.0, 1.0)
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
-        return losses.ntxent_loss(z_ND, groups_N, temperature=self.settings.temperature, distributed=True)
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
+        temperature = self.settings.temperature
+        return losses.ntxent_loss(z_ND, groups_N, temperature=temperature, reduction=reduction, distributed=True)
 
 
 class Triplet(PairwiseMethod):
@@ -110,7 +119,8 @@ class Triplet(PairwiseMethod):
         """How much farther away a negative has to be than a positive."""
 
     settings: Settings
+    gathers = True
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         z_ND, groups_N = distributed.gather(z_ND), distributed.gather(groups_N)
-        return losses.triplet_loss(z_ND, groups_N, margin=self.settings.margin)
+        return losses.triplet_loss(z_ND, groups_N, margin=self.settings.margin, reduction=reduction)

@@ -45,8 +45,9 @@ class TCL(PairwiseMethod):
     def knobs(self) -> LossSettings:
         return self.settings.knobs
 
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor) -> Tensor:
+    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         knobs = self.settings
         return tcl_loss(
-            z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, r=knobs.r, distributed=True
-        )
+            z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, r=knobs.r, reduction=reduction,
+            distributed=True,
+        )  # fmt: skip

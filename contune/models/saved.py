@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from math import isfinite
 from pathlib import Path
 from pickle import UnpicklingError
@@ -22,8 +23,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from contune import device
+from contune.config import MOST_CHANNELS
 from contune.data.augment import eval_transform
-from contune.data.decode import RESIZES
+from contune.data.decode import RESIZES, Ranges
 from contune.data.images import distinct
 from contune.errors import UserError
 from contune.files import atomic_file, expanded
@@ -51,6 +53,8 @@ class EncoderSpec:
     """How images become squares: a key of `RESIZES`."""
     bits: int = 16
     """How many bits the 16-bit files of its data use."""
+    ranges: Ranges = ()
+    """Which values become 0 and 255, if its data are floats or other arrays."""
 
     def build(self) -> nn.Module:
         return build_encoder(
@@ -182,6 +186,20 @@ def _timm_spec(model: Any, encoder: str) -> EncoderSpec:
     return EncoderSpec(encoder=encoder, stem="imagenet", norm="batch", **numbers)
 
 
+def adapt_channels(tensors: dict[str, Tensor], encoder: nn.Module, channels: int) -> dict[str, Tensor]:
+    """Weights for color images with their first convolution made to fit `channels`, as timm does it.
+
+    For one channel the three are summed. For others they repeat in turn, scaled so that the sum stays.
+    """
+    expected = encoder.state_dict()
+
+    def adapted(name: str, x: Tensor) -> Tensor:
+        fits = x.dim() != 4 or name not in expected or x.shape[1] == expected[name].shape[1]
+        return x if fits or x.shape[1] != 3 else device.timm.models.adapt_input_conv(channels, x)
+
+    return {name: adapted(name, x) for name, x in tensors.items()}
+
+
 def _state_dict(file: Path, encoder: str) -> Weights:
     """Of `encoder` in timm, with or without its classifier, as other programs save it."""
     try:
@@ -219,16 +237,18 @@ def _was_written_by_contune(file: Path) -> bool:
 
 def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
     """A spec from a file, which may contain anything."""
-    spec = EncoderSpec(**{**about, "mean": tuple(map(float, about["mean"])), "std": tuple(map(float, about["std"]))})
+    ranges = tuple((float(low), float(high)) for low, high in about.get("ranges", ()))  # older files have none
+    moments = {name: tuple(map(float, about[name])) for name in ("mean", "std")}
+    spec = EncoderSpec(**{**about, **moments, "ranges": ranges})
     numbers = (*spec.mean, *spec.std)
     if not (
         all(isinstance(name, str) for name in (spec.encoder, spec.stem, spec.norm))
-        and spec.channels in (1, 3)
+        and spec.channels in range(1, MOST_CHANNELS + 1)
         and spec.image_size in range(1, LARGEST_IMAGE + 1)
         and spec.resize in RESIZES
         and spec.bits in range(8, 17)
         and len(numbers) == 2 * spec.channels
-        and all(map(isfinite, numbers))
+        and all(map(isfinite, (*numbers, *chain(*ranges))))
         and min(spec.std) > 0
     ):
         raise ValueError(f"{spec} is not possible")

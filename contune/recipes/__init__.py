@@ -72,6 +72,12 @@ def cifar100_best() -> Config:
     return paper.recipe("cifar100", "tcl", 250).override(settings)
 
 
+def cifar100_lt() -> Config:
+    """Long-tailed CIFAR-100, imbalance 100 (10,847 images): TCL auto, ResNet-18, 250 epochs in all."""
+    settings = ("model.encoder=resnet18", "data.imbalance=100", *AUTO)
+    return paper.recipe("cifar100", "tcl", 250).override(settings)
+
+
 RECIPES: dict[str, Recipe] = {
     "digits": digits,
     "digits-tcl": digits_tcl,
@@ -88,6 +94,7 @@ RECIPES: dict[str, Recipe] = {
         for method in ("tcl", "supcon", "ce")
     },
     "cifar100-best": cifar100_best,
+    "cifar100-lt": cifar100_lt,
     **{f"{data}-{method}": partial(ssl.recipe, data, method) for data in ssl.TITLES for method in ssl.ROWS},
 }
 

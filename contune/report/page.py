@@ -21,7 +21,18 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, PIXELS, RETRIEVAL, START, judged_by
+from contune.eval.measures import (
+    CLASSIFIER,
+    KNN,
+    LINEAR,
+    MAP,
+    MEASURES,
+    PIXELS,
+    RETRIEVAL,
+    START,
+    columns_of_imbalance,
+    judged_by,
+)
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -97,9 +108,9 @@ def table(look: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, num
 
 
 def thumbnail(images: ImageSet, index: int, channels: int, description: str) -> str:
-    """An <img>. `description` is its alternative text, already escaped."""
+    """An <img>: gray, or the first three channels. `description` is its alternative text, already escaped."""
     x_CHW = images.decode(index, None, channels)
-    picture = Image.fromarray(x_CHW[0] if channels == 1 else np.ascontiguousarray(x_CHW.transpose(1, 2, 0)))
+    picture = Image.fromarray(x_CHW[0] if len(x_CHW) < 3 else np.ascontiguousarray(x_CHW[:3].transpose(1, 2, 0)))
     tiny, out = max(picture.size) <= TINY_SIDE, BytesIO()
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     picture.save(out, format="WEBP", lossless=tiny, quality=85)
@@ -192,6 +203,7 @@ def write_report(
     parts = [header("training report", f"{escape(style.title)} <span>on</span> {escape(data)}", facts, shown)]
     if result["measures"]:
         rows: list[tuple[str, ...]] = []
+        more = columns_of_imbalance(result["measures"])
         for measure in result["measures"]:
             low, high = wilson_interval(measure["top1"], measure["num_images"])
             name, protocol = escape(measure["name"]), escape(measure["protocol"])
@@ -200,10 +212,15 @@ def write_report(
                 f"{escape(MEASURES[measure['name']].title)} <code>{name}</code><small>{protocol}</small>",
                 f"<b>{measure['top1']:.2f}</b><small>{low:.1f} – {high:.1f}</small>{precision}",
                 "–" if measure["top5"] is None else f"{measure['top5']:.2f}",
+                *(f"{measure[key]:.2f}" if key in measure else "–" for key in more),
                 f"{measure['num_images']:,}<small>{escape(measure['split'])}</small>",
             ))  # fmt: skip
         lead = "Below each top-1 accuracy: its 95\u202f% interval for this number of images. Other seeds vary too."
-        shown = table("accuracies", ("Measure", "Top-1, %", "Top-5, %", "Images"), rows)
+        if more:
+            lead += " Balanced: the mean over classes. Many, medium, few: over classes with more than 100, 20 to 100, "
+            lead += "and fewer than 20 training images."
+        heads = ("Measure", "Top-1, %", "Top-5, %", *(f"{key.capitalize()}, %" for key in more), "Images")
+        shown = table("accuracies", heads, rows)
         parts.append(section("accuracy", "Accuracy", lead, shown))
     if retrieved := result.get("retrieval"):
         rows = [

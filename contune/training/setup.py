@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from contune.methods import find_method
 from contune.methods.base import Method
 from contune.models import EncoderSpec, find_weights
 from contune.models.encoders import check_encoder_name
-from contune.models.saved import Weights
+from contune.models.saved import Weights, adapt_channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Setup:
         data = self.config.data
         with progress(title, len(images), unit="image") as advance:
             return build_loader(
-                images.as_seen_with(self.spec.resize, self.spec.bits),
+                images.as_seen_with(self.spec.resize, self.spec.bits, self.spec.ranges),
                 size=self.spec.image_size,
                 channels=self.spec.channels,
                 device=self.device,
@@ -92,27 +93,25 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
     # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
-    if weights is not None:
-        if config.data.channels not in (None, weights.spec.channels):
-            raise UserError(f"the weights need data.channels={weights.spec.channels}")
-        size = config.data.image_size or weights.spec.image_size
-        spec = replace(weights.spec, image_size=size, resize=config.data.resize, bits=dataset.bits)
-    elif spec is None:
+    if spec is None:
         channels = config.data.channels or dataset.channels
         mean, std = dataset.mean, dataset.std
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        spec = EncoderSpec(
-            encoder=config.model.encoder,
-            stem=config.model.stem,
-            norm=config.model.norm,
-            image_size=config.data.image_size or dataset.image_size,
-            channels=channels,
-            mean=mean,
-            std=std,
-            resize=config.data.resize,
-            bits=dataset.bits,
-        )
+        own: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
+        own["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
+        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
+        if weights is not None and config.data.channels is None and {channels, weights.spec.channels} <= {1, 3}:
+            channels = weights.spec.channels
+        if weights is None or channels != weights.spec.channels:
+            own |= {"channels": channels, "mean": mean, "std": std}
+        if weights is None:
+            model = config.model
+            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **own)
+        elif channels != weights.spec.channels != 3:
+            raise UserError(f"the weights need data.channels={weights.spec.channels}; only those for color can adapt")
+        else:
+            spec = replace(weights.spec, **own)
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,
@@ -144,6 +143,8 @@ def open_dataset(data: DataConfig) -> Dataset:
         label_column=data.label_column,
         broken=data.broken,
         full_range=data.range == "full",
+        channels=data.channels,
+        imbalance=data.imbalance,
     )
 
 
@@ -164,13 +165,20 @@ def build_method(setup: Setup) -> Method:
     encoder = setup.spec.build()
     if setup.weights is not None:
         try:
-            encoder.load_state_dict(setup.weights.tensors)
+            encoder.load_state_dict(adapt_channels(setup.weights.tensors, encoder, setup.spec.channels))
         except RuntimeError as error:
             raise UserError(
                 f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"
             ) from None
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
+    if config.optim.balance == "weights":
+        if labels is None or multilabel or not settings.needs_labels:
+            raise UserError(
+                f"optim.balance=weights needs one label per image and a method that learns from it, not {name}; "
+                "use optim.balance=none"
+            )
+        method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
 
@@ -188,21 +196,21 @@ def local_batch(config: Config, num_images: int) -> int:
 def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoch: int) -> Tensor:
     """(steps, batch_images) indices of an epoch; images that do not fill a batch have their turn in another epoch."""
     batch, seed = config.optim.batch_images, config.run.seed
-    if config.data.sampler == "shuffle":
+    if config.optim.balance != "sampler":
         num_steps = num_images // batch
         return shuffled_order(num_images, seed, epoch)[: num_steps * batch].view(num_steps, batch)
     if labels_N is None or labels_N.dim() == 2:
-        raise UserError("data.sampler=balanced needs one label per image; use data.sampler=shuffle")
+        raise UserError("optim.balance=sampler needs one label per image; use optim.balance=none")
     classes, images, extra = balanced_shares(config, labels_N)
     return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 
 
 def balanced_shares(config: Config, labels_N: Tensor) -> tuple[int, int, int]:
-    """The `shares` of a batch of data.sampler=balanced."""
+    """The `shares` of a batch of optim.balance=sampler."""
     batch, images, num_classes = config.optim.batch_images, config.data.images_per_class, len(labels_N.unique())
     if batch % images and batch // images < num_classes:
         raise UserError(
-            f"data.sampler=balanced needs optim.batch_images to be a multiple of data.images_per_class, got {batch} "
+            f"optim.balance=sampler needs optim.batch_images to be a multiple of data.images_per_class, got {batch} "
             f"and {images}; set optim.batch_images={max(1, batch // images) * images}"
         )
     return shares(batch, images, num_classes)

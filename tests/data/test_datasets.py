@@ -16,7 +16,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from contune.data import DATASETS, ImageSet, holdout, load_dataset
-from contune.data.datasets import NUM_SAMPLED, measure, moments
+from contune.data.datasets import NUM_SAMPLED, long_tail, measure, moments
 from contune.errors import UserError
 
 
@@ -42,6 +42,22 @@ def test_names_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     write_png(tmp_path / "digits" / "a" / "1.png", random_pixels(0))
     assert load_dataset("digits").class_names == tuple("0123456789")
     assert load_dataset("./digits").class_names == ("a",)
+
+
+def test_a_long_tail_has_the_profile_of_cui_et_al() -> None:
+    """CIFAR-100-LT with imbalance 100 has 10,847 images, 500 of the first class and 5 of the last."""
+    labels_N = torch.arange(100).repeat(500)
+    kept = long_tail(labels_N, 100)
+    counts = labels_N[kept].bincount()
+    assert counts.tolist() == [int(500 * 0.01 ** (c / 99)) for c in range(100)]
+    assert (len(kept), int(counts[0]), int(counts[-1])) == (10_847, 500, 5)
+    assert torch.equal(kept, long_tail(labels_N, 100)), "the same images for every run"
+    assert torch.equal(kept, kept.unique()), "in their order"
+    digits = load_dataset("digits", imbalance=20)
+    assert digits.train.labels is not None
+    assert digits.train.labels.bincount().tolist() == [90, 65, 46, 33, 23, 17, 12, 8, 5, 4]
+    assert digits.test is not None
+    assert len(digits.test) == 899, "the test split stays"
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=80), st.floats(0, 0.99), st.integers(-3, 2**40))

@@ -10,6 +10,7 @@ from contune.data.augment import Augmenter, build_policy
 from contune.data.loader import ResidentLoader
 from contune.eval import evaluate as module
 from contune.eval.evaluate import Evaluation, evaluate, score
+from contune.eval.measures import columns_of_imbalance
 
 SCORES = torch.tensor(
     [
@@ -28,6 +29,7 @@ def test_top1_top5_and_per_class_by_hand() -> None:
         "name": "knn",
         "top1": 50.0,
         "top5": 75.0,  # the fifth place still counts, the sixth does not
+        "balanced": 50.0,
         "per_class": {"a": 100.0, "b": 100.0, "e": 0.0, "f": 0.0},
         "protocol": "by hand",
         "split": "val",
@@ -37,6 +39,21 @@ def test_top1_top5_and_per_class_by_hand() -> None:
     assert other["per_class"] == pytest.approx({"a": 200 / 3, "c": 0.0})
     few = score("knn", SCORES[:3, :5], torch.tensor([0, 1, 4]), NAMES[:5], protocol="", split="test")
     assert few["top5"] is None
+
+
+def test_balanced_and_few_shot_accuracy_by_hand() -> None:
+    """Three images of class a, two right; one of c, wrong; one of e, right."""
+    scores_NK = SCORES[[0, 0, 1, 0, 1]][:, [0, 1, 4, 2, 1]]
+    labels_N = torch.tensor([0, 0, 0, 2, 1])
+    found = score("knn", scores_NK, labels_N, NAMES[:5], protocol="", split="test", train_counts=[101, 100, 19, 20, 3])
+    assert found["top1"] == pytest.approx(60.0)
+    assert found["balanced"] == pytest.approx((200 / 3 + 0 + 100) / 3)
+    assert (found["many"], found["medium"], found["few"]) == pytest.approx((200 / 3, 100.0, 0.0))
+    assert found["imbalance"] == round(101 / 3, 2)
+    assert columns_of_imbalance([found]) == ["balanced", "many", "medium", "few"]
+    equal = score("knn", scores_NK, labels_N, NAMES[:5], protocol="", split="test", train_counts=[5] * 5)
+    assert {"few", "imbalance"} & equal.keys() == set()
+    assert columns_of_imbalance([equal, found | {"imbalance": 1.5}]) == []
 
 
 def test_mean_average_precision_by_hand() -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -15,7 +16,7 @@ from contune.models.saved import ENCODER_FILE, EncoderSpec, ImageEncoder, save_e
 
 
 def spec(encoder: str, *, size: int, channels: int, stem: str = "auto", norm: str = "batch") -> EncoderSpec:
-    mean, std = (0.31, 0.42, 0.53)[:channels], (0.21, 0.24, 0.27)[:channels]
+    mean, std = ((0.31, 0.42, 0.53) * 3)[:channels], ((0.21, 0.24, 0.27) * 3)[:channels]
     return EncoderSpec(encoder=encoder, stem=stem, norm=norm, image_size=size, channels=channels, mean=mean, std=std)
 
 
@@ -25,6 +26,7 @@ SPECS = {
     "small stem, gray": SMALL_GRAY,
     "usual stem, color": spec("resnet18", size=72, channels=3, stem="imagenet"),
     "vision transformer, gray": spec("vit_tiny_patch16_224", size=32, channels=1),
+    "small stem, six channels": spec("resnet-mini", size=8, channels=6),
 }
 
 
@@ -41,17 +43,21 @@ def write_run(folder: Path, of: EncoderSpec) -> ImageEncoder:
 
 
 def real_images(size: int, channels: int) -> Tensor:
-    """uint8 (6, channels, size, size): digits if gray, else photos."""
+    """uint8 (6, channels, size, size): digits if gray, else photos, whose colors may repeat."""
     if channels == 1:
         x_NHW = torch.from_numpy(load_digits().images[:6]).mul(255 / 16).round().to(torch.uint8)
         return resize(x_NHW[:, None], size)
     photos_NHWC = torch.stack([torch.from_numpy(photo.copy()) for photo in load_sample_images().images])
+    photos_NHWC = photos_NHWC[..., torch.arange(channels) % 3]
     return resize(torch.cat(photos_NHWC.permute(0, 3, 1, 2)[..., :639].split(213, dim=3)), size)
 
 
 def write_photo(folder: Path, image_CHW: Tensor) -> None:
     pixels = image_CHW[0].numpy() if len(image_CHW) == 1 else image_CHW.permute(1, 2, 0).numpy()
-    Image.fromarray(pixels).save(folder / "photo.png")
+    if len(image_CHW) in (1, 3):
+        Image.fromarray(pixels).save(folder / "photo.png")
+    else:
+        np.save(folder / "image.npy", pixels)
 
 
 def features_of_the_photo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:

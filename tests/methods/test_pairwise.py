@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from contune.errors import UserError
 from contune.losses import npair_loss, ntxent_loss, supcon_loss, tcl_loss, triplet_loss
-from contune.methods.base import Method
+from contune.methods.base import Method, row_weights
 from contune.methods.pairwise import PairwiseMethod
 
 
@@ -59,6 +59,42 @@ def test_a_linear_projector_and_an_added_classifier() -> None:
     assert 0 <= output.metrics["train_top1"] <= 1
     with pytest.raises(UserError, match="needs labels"):
         build("tcl", supervised=False, cross_entropy=0.5)
+
+
+@pytest.mark.parametrize("name", ["tcl", "supcon", "sincere", "dcl", "triplet", "npair", "cross-entropy"])
+def test_weights_give_the_weighted_mean(name: str) -> None:
+    """Over the anchors with a positive: the class of a single image has none if there is a single view."""
+    views, _ = batch(1)
+    labels_B = torch.tensor([0] * 8 + [1] * 3 + [2])
+    method = build(name)
+    plain = method(views, labels_B).loss
+    method.class_weights_K = torch.full((NUM_CLASSES,), 7.0)
+    torch.testing.assert_close(method(views, labels_B).loss, plain)
+    method.class_weights_K = torch.tensor([1 / 8, 1 / 3, 1.0])
+    if isinstance(method, PairwiseMethod):
+        each = method.pair_loss(embeddings(method, views), labels_B, "none").tolist()
+        expected = (sum(each[:8]) / 8 + sum(each[8:11]) / 3) / (8 / 8 + 3 / 3)
+    else:
+        assert method.classifier is not None
+        each = F.cross_entropy(method.classifier(method.encoder(views[0])), labels_B, reduction="none").tolist()
+        expected = (sum(each[:8]) / 8 + sum(each[8:11]) / 3 + each[11]) / 3
+    loss = method(views, labels_B).loss
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert abs(loss.item() - plain.item()) > 1e-4
+    loss.backward()
+
+
+@pytest.mark.parametrize("name", ["tcl", "cross-entropy"])
+def test_weights_of_mixed_labels_are_their_mean(name: str) -> None:
+    views, labels_B = batch(2)
+    method = build(name)
+    method.class_weights_K = torch.tensor([1.0, 2.0, 4.0])
+    plain = method(views, labels_B).loss
+    one_hot_BK = F.one_hot(labels_B, NUM_CLASSES).float()
+    torch.testing.assert_close(method(views, one_hot_BK).loss, plain)
+    weight_B, has_positive_B = row_weights(0.5 * one_hot_BK + 0.5 * one_hot_BK.roll(1, dims=1), method.class_weights_K)
+    assert weight_B[:3].tolist() == [1.5, 3.0, 2.5]
+    assert has_positive_B.all()
 
 
 def test_cross_entropy_by_hand() -> None:

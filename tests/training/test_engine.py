@@ -163,12 +163,15 @@ def reproducible(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("reproducible")
+@pytest.mark.parametrize("balance", ["none", "weights"])
 @pytest.mark.parametrize(("engine", "tolerance"), [("graph", 2e-3), ("compile", 1e-2), ("fused", 1e-2)])
-def test_every_engine_has_the_curves_of_the_eager_one(engine: str, tolerance: float, tmp_path: Path) -> None:
+def test_every_engine_has_the_curves_of_the_eager_one(
+    engine: str, tolerance: float, balance: str, tmp_path: Path
+) -> None:
     """Losses over 200 steps, gradient responses over ten. Fused operations round once and not after each part."""
     curves = []
     for name in ("eager", engine):
-        train(tmp_path / name, *GPU_RUN, "optim.epochs=15", f"run.engine={name}")
+        train(tmp_path / name, *GPU_RUN, "optim.epochs=15", f"run.engine={name}", f"optim.balance={balance}")
         curves.append(read_lines(tmp_path / name)[:200])
     eager, other = curves
     assert len(eager) == 200

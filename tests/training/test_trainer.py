@@ -40,14 +40,14 @@ def test_a_shuffled_epoch_shows_every_image_at_most_once(seen: list[Tensor], tmp
 
 
 def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp_path: Path) -> None:
-    train(tmp_path / "a", *SMALL, "data.sampler=balanced", "data.images_per_class=16", "augment.views=3")
+    train(tmp_path / "a", *SMALL, "optim.balance=sampler", "data.images_per_class=16", "augment.views=3")
     assert len(seen) == 5
     for labels_N in seen:
         counts = labels_N.bincount()
         assert counts[counts > 0].tolist() == [3 * 16] * 4
     assert not torch.equal(seen[0], seen[1])
     seen.clear()
-    train(tmp_path / "b", *SMALL, "data.sampler=balanced", "data.images_per_class=4")
+    train(tmp_path / "b", *SMALL, "optim.balance=sampler", "data.images_per_class=4")
     assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen), "all classes"
 
 

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from contune.training.log import read_checkpoint
 
 RUN = ("digits", "optim.epochs=2", "data.val_fraction=0.6", "model.norm=group", "run.log_every=1", "eval.linear=none")
 """Without batch-norm, whose statistics are shared on GPUs only; five steps an epoch."""
-RATES = {"tcl": 3e-4, "supcon": 3e-4, "simclr": 3e-4, "cross-entropy": 1e-4}
+RATES = {"tcl": 3e-4, "supcon": 3e-4, "simclr": 3e-4, "cross-entropy": 1e-4, "npair": 3e-4}
 RATES |= {"vicreg": 1e-5, "barlow-twins": 5e-6, "w-mse": 3e-5, "arb": 1e-4}
 RATES |= {"byol": 1e-4, "simsiam": 5e-3, "moco-v2": 3e-4, "ressl": 3e-4}
 RATES |= {"dino": 3e-4, "swav": 3e-4}
@@ -46,10 +47,21 @@ def launched(folder: Path, *settings: str, max_restarts: int = 0) -> "subprocess
 @pytest.mark.parametrize("method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in RATES])
 def test_losses_and_weights_follow_the_single_process(method: str, in_chunks: bool, tmp_path: Path) -> None:
     """Also if they encode their part of the batch in chunks, and mix images of one another."""
+    mixed = ("augment.mix=cutmix",) if in_chunks else ()
+    assert_two_follow_one(method, tmp_path, mixed, ["optim.micro_batch=24"] * in_chunks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["tcl", "supcon", "cross-entropy", "npair"])
+def test_weighted_losses_follow_the_single_process(method: str, tmp_path: Path) -> None:
+    """Each process has another sum of weights; npair computes the anchors of both."""
+    assert_two_follow_one(method, tmp_path, ("optim.balance=weights", "data.imbalance=3", "optim.batch_images=40"))
+
+
+def assert_two_follow_one(method: str, tmp_path: Path, more: Sequence[str], shared_only: Sequence[str] = ()) -> None:
     alone, shared = tmp_path / "alone", tmp_path / "shared"
-    arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method))
-    arguments += ("augment.mix=cutmix",) if in_chunks else ()
-    with launched(shared, *arguments, *["optim.micro_batch=24"] * in_chunks) as process:
+    arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method), *more)
+    with launched(shared, *arguments, *shared_only) as process:
         train(alone, *arguments)
         printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed

@@ -415,7 +415,7 @@ def simaugment_kernel(
 
 def fits(policy: Policy, images_BCHW: Tensor) -> bool:
     """Whether there is a kernel for this very class, and a program can hold the view (and the image, if it crops)."""
-    if images_BCHW.device.type != "cuda" and not interprets_triton():
+    if images_BCHW.shape[1] not in (1, 3) or (images_BCHW.device.type != "cuda" and not interprets_triton()):
         return False
     size, sides = policy.image_size, images_BCHW.shape[-2:]
     if type(policy) is SimAugment:

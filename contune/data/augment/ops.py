@@ -77,7 +77,7 @@ class Policy:
     """Whether the workers that decode images may crop them."""
     image_size: int = field(metadata={"low": 1})
     """The side of a view, in pixels."""
-    channels: int = field(metadata={"choices": (1, 3)})
+    channels: int = field(metadata={"low": 1})
 
     def __post_init__(self) -> None:
         check(self, "")
@@ -146,9 +146,9 @@ def black(images_BCHW: Tensor) -> Tensor:
 
 
 def gray(images_BCHW: Tensor) -> Tensor:
-    """The luma (B, 1, H, W); a one-channel image is its own."""
-    if images_BCHW.shape[1] == 1:
-        return images_BCHW
+    """The luma (B, 1, H, W); a one-channel image is its own, and channels that are no colors have their mean."""
+    if images_BCHW.shape[1] != 3:
+        return images_BCHW if images_BCHW.shape[1] == 1 else images_BCHW.mean(1, keepdim=True)
     red, green, blue = (images_BCHW[:, c] * weight for c, weight in enumerate(LUMA))
     return red.add_(green).add_(blue)[:, None]
 

@@ -3,7 +3,9 @@
 Random resized crop, color jitter, gray, blur, solarize, flip. The flip is computed with the crop: the steps in between
 do the same to an image and to its mirror image. The tests compare every step with torchvision's on float images.
 
-B: samples, C: channels (1 or 3), H, W: height, width, O: output side, I: input side along one axis, A: attempts at a
+Images with other channels than gray or color have no hue; their gray is the mean of the channels, as in SSL4EO-S12.
+
+B: samples, C: channels, H, W: height, width, O: output side, I: input side along one axis, A: attempts at a
 crop, S: steps of the jitter, N: side of a square image, T: taps of the blur from its center outwards.
 """
 
@@ -161,7 +163,7 @@ def jitter(images_BCHW: Tensor, factors_B3: Tensor, turn_B: Tensor, order_B4: Te
 def jitter_one_by_one(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tensor) -> Tensor:
     """Each operation on its own samples; steps that change nothing are skipped."""
     keeps_BS = strength_BS == ops.constant(_UNCHANGED, strength_BS.device)[order_BS]
-    if images_BCHW.shape[1] == 1:
+    if images_BCHW.shape[1] != 3:
         keeps_BS |= order_BS == HUE
 
     def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
@@ -182,7 +184,7 @@ def jitter_all_at_once(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tenso
     """
     is_hue_BS = order_BS == HUE
     factor_BS = strength_BS.masked_fill(is_hue_BS, 1.0)
-    if images_BCHW.shape[1] == 1:
+    if images_BCHW.shape[1] != 3:
         return _blend_steps(images_BCHW, factor_BS, order_BS, range(NUM_JITTERS))
     before_BS = is_hue_BS.cumsum(1) == 0
     early_BS, late_BS = factor_BS.masked_fill(~before_BS, 1.0), factor_BS.masked_fill(before_BS, 1.0)
