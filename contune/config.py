@@ -125,8 +125,9 @@ class OptimConfig:
     balance: str = one_of("none", ("none", "sampler", "weights"))
     """For imbalanced classes: `sampler` fills each batch with as many images of each class, `weights` weights the loss.
 
-    `sampler`: data.images_per_class images of as many classes as fit. `weights`: each anchor (each image, for
-    cross-entropy) counts inversely to the number of training images of its class; the weights of a batch have mean 1.
+    `sampler`: data.images_per_class images of as many classes as fit; like `none` for several labels per image.
+    `weights`: each anchor (each image, for cross-entropy) counts inversely to the number of training images of its
+    class; the weights of a batch have mean 1.
     """
     micro_batch: int = ranged(0, low=0)
     """For batches too large for memory: views encoded at a time, by gradient caching. 0: all of them.

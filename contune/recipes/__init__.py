@@ -40,14 +40,20 @@ def digits_cross_entropy() -> Config:
 
 
 def images() -> Config:
-    """Your images with labels: TCL with a classifier, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER."""
+    """Your images with labels: TCL with a classifier, ResNet-18 at 128 pixels, 100 epochs; add data.path=FOLDER.
+
+    Batches hold four images or more of each class, else TCL sees few positives. On Stanford Cars, from pretrained
+    weights, that raised kNN from 57 to 66 %, and a weight of 3 for the classifier to 67 % (results/tried).
+    """
     return Config(
-        data=DataConfig(name="images", image_size=128, resize="crop", val_fraction=0.1),
+        data=DataConfig(name="images", image_size=128, resize="crop", val_fraction=0.1, images_per_class=4),
         augment=AugmentConfig(policy="simaugment-supervised", views=2),
         model=ModelConfig(encoder="resnet18"),
-        optim=OptimConfig(name="adamw", epochs=100, batch_images=64, lr=1e-3, weight_decay=0.05, warmup_epochs=5),
+        optim=OptimConfig(
+            name="adamw", epochs=100, batch_images=64, balance="sampler", lr=1e-3, weight_decay=0.05, warmup_epochs=5
+        ),
         eval=EvalConfig(start=True, every=5),
-    ).override([*AUTO, "method.cross_entropy=1"])
+    ).override([*AUTO, "method.cross_entropy=3"])
 
 
 def images_finetune() -> Config:
@@ -62,7 +68,7 @@ def images_ssl() -> Config:
     """Your images without labels: TCL on positive triplets, ResNet-18, 200 epochs; add data.path=FOLDER."""
     config = images()
     config.augment = AugmentConfig(policy="simaugment", views=3)
-    config.optim = replace(config.optim, epochs=200, batch_images=128, warmup_epochs=10)
+    config.optim = replace(config.optim, epochs=200, batch_images=128, balance="none", warmup_epochs=10)
     return config.override(["method.cross_entropy=0", *paper.TRIPLETS])
 
 

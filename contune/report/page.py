@@ -230,14 +230,14 @@ def write_report(
             )
             for key, measure in RETRIEVAL.items()
         ]
-        heads = [
+        groups = [
             f"{escape(one['name'].capitalize())} classes, %<small>{one['num_images']:,} images of "
             f"{one['num_classes']:,} classes</small>"
             for one in retrieved
         ]
         protocol = escape(retrieved[0]["protocol"])
         lead = f"How well the encoder finds images of the same class, by {protocol}."
-        shown = table("accuracies", ("Measure", *heads), rows)
+        shown = table("accuracies", ("Measure", *groups), rows)
         parts.append(section("retrieval", "Retrieval", lead, shown))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")

@@ -196,11 +196,11 @@ def local_batch(config: Config, num_images: int) -> int:
 def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoch: int) -> Tensor:
     """(steps, batch_images) indices of an epoch; images that do not fill a batch have their turn in another epoch."""
     batch, seed = config.optim.batch_images, config.run.seed
-    if config.optim.balance != "sampler":
+    if config.optim.balance != "sampler" or (labels_N is not None and labels_N.dim() == 2):
         num_steps = num_images // batch
         return shuffled_order(num_images, seed, epoch)[: num_steps * batch].view(num_steps, batch)
-    if labels_N is None or labels_N.dim() == 2:
-        raise UserError("optim.balance=sampler needs one label per image; use optim.balance=none")
+    if labels_N is None:
+        raise UserError("optim.balance=sampler needs labels; use optim.balance=none")
     classes, images, extra = balanced_shares(config, labels_N)
     return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 
