@@ -113,7 +113,10 @@ def test_dicom_is_rescaled_and_windowed_and_bright_is_high() -> None:
 
 
 def test_readers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    sources = {"pydicom": dicom(np.zeros((2, 2), dtype=np.uint8)), "tifffile": tiff(np.zeros((9, 9, 5), dtype=np.uint8))}
+    sources = {
+        "pydicom": dicom(np.zeros((2, 2), dtype=np.uint8)),
+        "tifffile": tiff(np.zeros((9, 9, 5), dtype=np.uint8)),
+    }
     for package, source in sources.items():
         monkeypatch.setitem(__import__("sys").modules, package, None)
         with pytest.raises(BrokenImageError, match=f"needs {package}.*contune"):
@@ -144,7 +147,14 @@ def write_scenes(folder: Path, channels: int = 6, each: int = 8) -> np.ndarray:
 
 def test_six_float_channels_from_training_to_features(tmp_path: Path) -> None:
     scene = write_scenes(tmp_path / "scenes")
-    settings = ("model.encoder=resnet-mini", "optim.epochs=2", "optim.batch_images=4", "data.image_size=16", "data.val_fraction=0", "eval.start=false")
+    settings = (
+        "model.encoder=resnet-mini",
+        "optim.epochs=2",
+        "optim.batch_images=4",
+        "data.image_size=16",
+        "data.val_fraction=0",
+        "eval.start=false",
+    )
     run = tmp_path / "run"
     outcome = contune("train", "images", f"data.path={tmp_path / 'scenes'}", *settings, "eval.every=0", "--out", run)
     assert outcome.code == 0, outcome.err
