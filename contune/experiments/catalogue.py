@@ -311,7 +311,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "long-tail-digits": Experiment(
         title="SupCon and TCL on long-tailed digits",
-        summary="The same on handwritten digits with imbalance 20, three seeds; a CPU, four minutes.",
+        summary="The same on handwritten digits with imbalance 20, three seeds; a CPU, some minutes.",
         rows=_long_tail("digits-supcon", "digits"),
         overrides=("data.imbalance=20", "optim.epochs=40"),
         num_seeds=3,

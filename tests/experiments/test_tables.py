@@ -94,6 +94,18 @@ def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
     assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
 
 
+def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
+    experiment = find_experiment("long-tail-digits")
+    outcomes = [made_up_outcome(row, 80.0, 82.0) for row in experiment.rows]
+    assert "few %" not in make_table(experiment, outcomes).columns
+    for number, result in enumerate(result for each in outcomes for result in each.results):
+        result["measures"][0] |= {"imbalance": 20.0, "balanced": 80.0, "medium": 90.0, "few": 60.0 + number}
+    table = make_table(experiment, outcomes)
+    assert [*table.columns][3:5] == ["medium %", "few %"]
+    assert [row[4] for row in table.rows[:2]] == ["60.5", "62.5"]
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
 def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
     experiment = find_experiment("ci")
     values = {
