@@ -90,7 +90,7 @@ class ModelConfig:
     norm: str = one_of("batch", NORMS)
     """For ResNets: `group` suits batches that are too small for batch norm."""
     weights: str | None = None
-    """Weights to start from: a run folder, an export, a state dict (.safetensors, .pt), or a name of timm's weights.
+    """Weights to start from: a run folder, an export, `hf:OWNER/NAME`, a state dict (.safetensors, .pt), or timm's name.
 
     The encoder, its input size and the normalization follow the weights. [default: random weights]
     """
