@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 STEMS = ("auto", "cifar", "imagenet")
 NORMS = ("batch", "group")
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
+LOGGERS = ("tensorboard", "trackio", "wandb")
+RENAMED = {"run.tensorboard": "run.loggers"}
 
 
 @dataclass(kw_only=True)
@@ -181,8 +183,8 @@ class RunConfig:
     """Seconds between checkpoints. Training also ends with one."""
     on_nan: str = one_of("stop", ("stop", "skip"))
     """What to do if a loss or gradient is not finite: `stop` the run, or `skip` the step."""
-    tensorboard: bool = True
-    """Also write the log as TensorBoard events."""
+    loggers: tuple[str, ...] = ("tensorboard",)
+    """Where else the log goes, with the config and the accuracies: `tensorboard`, `trackio`, `wandb`, or `none`."""
     report: bool = True
     """Write report.html at the end."""
     keep: str = one_of("last", ("last", "best"))
@@ -191,7 +193,7 @@ class RunConfig:
 
 MACHINE_SETTINGS = (
     "run.device", "run.engine", "run.autotune", "run.log_every", "run.gradients", "run.checkpoint_seconds",
-    "run.on_nan", "run.tensorboard", "run.report", "data.workers",
+    "run.on_nan", "run.loggers", "run.report", "data.workers",
 )  # fmt: skip
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
 
@@ -220,6 +222,7 @@ class Config:
         for key, value in assignments.items():
             if key == "method.name":
                 continue
+            _refuse_renamed(key)
             section, _, name = key.partition(".")
             if section not in vars(self):
                 raise unknown("setting", key, self.flat())
@@ -229,6 +232,11 @@ class Config:
     def check(self) -> "Config":
         for section, values in vars(self).items():
             check(self.method.settings if section == "method" else values, f"{section}.")
+        if self.run.loggers == ("none",):
+            self.run.loggers = ()
+        for name in self.run.loggers:
+            if name not in LOGGERS:
+                raise unknown("run.loggers", name, LOGGERS)
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
@@ -246,7 +254,8 @@ class Config:
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
         if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError("a config has sections of settings")
-        return cls().override({f"{section}.{name}": value for section in tree for name, value in tree[section].items()})
+        flat = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
+        return cls().override({key: value for key, value in flat.items() if key not in RENAMED})  # of older runs
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
@@ -290,6 +299,11 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
     return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
 
 
+def _refuse_renamed(key: str) -> None:
+    if key in RENAMED:
+        raise UserError(f"{key} is now {RENAMED[key]}; `contune settings {RENAMED[key]}` describes it")
+
+
 def check_spelling(words: Iterable[str]) -> None:
     """Find a misspelt key of KEY=VALUE texts before torch is imported, which takes seconds.
 
@@ -299,5 +313,6 @@ def check_spelling(words: Iterable[str]) -> None:
     for path in Path(methods.__file__).parent.glob("*.py"):
         known += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
     for key in (split_assignment(word)[0] for word in words):
+        _refuse_renamed(key)
         if key not in known:
             raise unknown("setting", key, known)
