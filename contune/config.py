@@ -92,7 +92,7 @@ class ModelConfig:
     norm: str = one_of("batch", NORMS)
     """For ResNets: `group` suits batches that are too small for batch norm."""
     weights: str | None = None
-    """Weights to start from: a run folder, an export, `hf:OWNER/NAME`, a state dict (.safetensors, .pt), or timm's name.
+    """Weights to start from: a run folder, an export, `hf:OWNER/NAME`, a state dict, or a name of timm's weights.
 
     The encoder, its input size and the normalization follow the weights. [default: random weights]
     """
@@ -143,20 +143,23 @@ class OptimConfig:
 class EvalConfig:
     split: str = one_of("test", ("test", "val"))
     """The split to evaluate on."""
-    linear: str = one_of("fast", ("fast", "paper", "none"))
-    """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder."""
+    linear: str = one_of("fast", ("fast", "paper", "authors", "none"))
+    """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder.
+
+    `authors`: also those epochs as the authors' code trains them, which changes the encoder's batch-norm statistics.
+    """
     linear_epochs: int = ranged(50, low=1)
-    """Epochs of the `paper` probe."""
+    """Epochs of the `paper` and `authors` probes."""
     linear_lr: float = ranged(0.5, above=0.0, high=1e6)
-    """Learning rate of the `paper` probe, with a cosine schedule."""
+    """Learning rate of the `paper` and `authors` probes, with a cosine schedule."""
     linear_batch: int = ranged(256, low=1)
-    """Batch size of the `paper` probe."""
+    """Batch size of the `paper` probe. The `authors` probe uses half as many images: they count two views of each."""
     knn_k: int = ranged(20, low=1)
     """Number of neighbors of the kNN classifier."""
     knn_temperature: float = ranged(0.1, above=0.0)
     """Neighbors are weighted by exp(similarity / temperature)."""
     online: bool = False
-    """Train a linear probe on detached features along with the encoder, and log its accuracy."""
+    """Train a linear probe on detached features along with the encoder. Log its accuracy, and score it at the end."""
     start: bool = False
     """Also evaluate the encoder before training: what the trained one has to beat."""
     every: int = ranged(0, low=0)

@@ -3,6 +3,7 @@
 Tokens come from the environment or from the hub's own store. Only safetensors and JSON files are downloaded, no pickle.
 """
 
+import re
 from pathlib import Path
 
 from contune.errors import UserError
@@ -32,13 +33,8 @@ def local(source: str | Path) -> Path:
 def check_push(repo: str) -> None:
     """Whether an upload may begin: `repo` is a possible name, and there is a token."""
     from huggingface_hub import get_token
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
 
-    try:
-        validate_repo_id(repo)
-    except HFValidationError:
-        repo = ""
-    if "/" not in repo:
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo):
         raise UserError("--push takes OWNER/NAME: your name or an organization's on the hub, and the model's.")
     if get_token() is None:
         raise UserError(f"--push needs a token of the Hugging Face Hub with write access; {LOG_IN}.")
@@ -57,7 +53,10 @@ def push(folder: Path, repo: str, *, private: bool = False) -> str:
                 f"name. The export stays in {folder}."
             )
         api.upload_folder(
-            repo_id=repo, folder_path=folder, delete_patterns=FILES, commit_message="Upload an encoder trained by contune"
+            repo_id=repo,
+            folder_path=folder,
+            delete_patterns=FILES,
+            commit_message="Upload an encoder trained by contune",
         )
     except UserError:
         raise

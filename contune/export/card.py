@@ -76,7 +76,7 @@ def model_card(
     terms = (
         f"These weights: {license}. The terms of the training data apply too."
         if license
-        else "*Not stated. Without a license others may not use these weights. The terms of the training data apply too.*"
+        else "*Not stated, so others may not use these weights. The terms of the training data apply too.*"
     )
     return f"""\
 ---

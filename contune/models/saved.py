@@ -163,7 +163,9 @@ def stem_from_timm(weights: dict[str, Tensor], channels: int) -> dict[str, Tenso
         for x in range(3):
             first = (2 * (y == 2) + (x == 2)) * 2 * channels
             ours_KC33[:, :, y, x] = theirs_KK33[:, first : first + channels, y, x]
-    norm = {name.replace("maxpool.1.", "bn1."): value for name, value in weights.items() if name.startswith("maxpool.1.")}
+    norm = {
+        name.replace("maxpool.1.", "bn1."): value for name, value in weights.items() if name.startswith("maxpool.1.")
+    }
     others = {name: value for name, value in weights.items() if not name.startswith("maxpool.")}
     return {**others, **norm, "conv1.weight": ours_KC33}
 

@@ -98,6 +98,8 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
 
         log = opened.enter_context(trainer.open_log())
         trainer.fit(log)
+        # The probe belongs to the last weights, not to the best.
+        online = trainer.probe.classifier if trainer.probe and not trainer.best_weights else None
         trainer.release_memory()
         lap("training")
         if not distributed.is_main():
@@ -106,7 +108,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
         evaluation = classifier = None
         if test_loader is not None:
-            extra = {"classifier": method.classifier, "start": start, "val": val_loader}
+            extra = {"classifier": method.classifier, "online": online, "start": start, "val": val_loader}
             evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, **extra)
             classifier = evaluation.classifier
         if classifier is not None:

@@ -90,8 +90,8 @@ class Requests(BaseHTTPRequestHandler):
         if "/preupload/" in path:
             names = [file["path"] for file in json.loads(body)["files"]]
             modes = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
-            files = [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in modes.items()]
-            return self.answer(200, {"files": files})
+            found = [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in modes.items()]
+            return self.answer(200, {"files": found})
         if path.endswith("/objects/batch"):
             objects = [
                 {**one, "actions": {"upload": {"href": f"{hub.url}/lfs/{one['oid']}"}}}

@@ -77,12 +77,12 @@ def test_two_processes_on_one_device_follow_the_single_process(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # of the processes started here
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    usual = (*RUN[:1], *RUN[3:], f"run.device={device}", "run.precision=fp32", "run.autotune=false", "optim.name=sgd")
-    usual += ("optim.lr=1e-3", "optim.weight_decay=0")
-    one_step = ("data.val_fraction=0.9", "optim.epochs=1")
-    runs = {"long": ("data.val_fraction=0.6", "optim.epochs=10"), "group": one_step}
+    usual = [*RUN[:1], *RUN[3:], f"run.device={device}", "run.precision=fp32", "run.autotune=false", "optim.name=sgd"]
+    usual += ["optim.lr=1e-3", "optim.weight_decay=0"]
+    one_step = ["data.val_fraction=0.9", "optim.epochs=1"]
+    runs = {"long": ["data.val_fraction=0.6", "optim.epochs=10"], "group": one_step}
     if device == "cuda":
-        runs["batch"] = (*one_step, "model.norm=batch")  # SyncBatchNorm
+        runs["batch"] = [*one_step, "model.norm=batch"]  # SyncBatchNorm
     processes = {name: launched(tmp_path / f"{name}-two", *usual, *runs[name]) for name in runs}
     for name, settings in runs.items():
         train(tmp_path / name, *usual, *settings, "run.engine=eager")
@@ -100,7 +100,9 @@ def test_two_processes_on_one_device_follow_the_single_process(
     print(f"\n{device}, largest difference over 50 steps: loss {losses:.1e}, weights {weights:.1e}")
     gradients = {}
     for name in runs.keys() - {"long"}:
-        states = [read_checkpoint(tmp_path / run / "checkpoint.pt", torch.device("cpu")) for run in (name, f"{name}-two")]
+        states = [
+            read_checkpoint(tmp_path / run / "checkpoint.pt", torch.device("cpu")) for run in (name, f"{name}-two")
+        ]
         assert all(state is not None and state["step"] == 1 for state in states)
         # After one step without weight decay the momentum is the gradient.
         alone, shared = ([part["momentum_buffer"] for part in state["optimizer"]["state"].values()] for state in states)  # type: ignore[index]
