@@ -21,6 +21,8 @@ STEMS = ("auto", "cifar", "imagenet")
 NORMS = ("batch", "group")
 MOST_CHANNELS = 64
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
+LOGGERS = ("tensorboard", "trackio", "wandb")
+RENAMED = {"data.sampler": "optim.balance", "run.tensorboard": "run.loggers"}
 
 
 @dataclass(kw_only=True)
@@ -100,7 +102,7 @@ class ModelConfig:
     norm: str = one_of("batch", NORMS)
     """For ResNets: `group` suits batches that are too small for batch norm."""
     weights: str | None = None
-    """Weights to start from: a run folder, an export, a state dict (.safetensors, .pt), or a name of timm's weights.
+    """Weights to start from: a run folder, an export, `hf:OWNER/NAME`, a state dict, or a name of timm's weights.
 
     The encoder, its input size and the normalization follow the weights. [default: random weights]
     """
@@ -158,20 +160,23 @@ class OptimConfig:
 class EvalConfig:
     split: str = one_of("test", ("test", "val"))
     """The split to evaluate on."""
-    linear: str = one_of("fast", ("fast", "paper", "none"))
-    """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder."""
+    linear: str = one_of("fast", ("fast", "paper", "authors", "none"))
+    """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder.
+
+    `authors`: also those epochs as the authors' code trains them, which changes the encoder's batch-norm statistics.
+    """
     linear_epochs: int = ranged(50, low=1)
-    """Epochs of the `paper` probe."""
+    """Epochs of the `paper` and `authors` probes."""
     linear_lr: float = ranged(0.5, above=0.0, high=1e6)
-    """Learning rate of the `paper` probe, with a cosine schedule."""
+    """Learning rate of the `paper` and `authors` probes, with a cosine schedule."""
     linear_batch: int = ranged(256, low=1)
-    """Batch size of the `paper` probe."""
+    """Batch size of the `paper` probe. The `authors` probe uses half as many images: they count two views of each."""
     knn_k: int = ranged(20, low=1)
     """Number of neighbors of the kNN classifier."""
     knn_temperature: float = ranged(0.1, above=0.0)
     """Neighbors are weighted by exp(similarity / temperature)."""
     online: bool = False
-    """Train a linear probe on detached features along with the encoder, and log its accuracy."""
+    """Train a linear probe on detached features along with the encoder. Log its accuracy, and score it at the end."""
     start: bool = False
     """Also evaluate the encoder before training: what the trained one has to beat."""
     every: int = ranged(0, low=0)
@@ -198,8 +203,8 @@ class RunConfig:
     """Seconds between checkpoints. Training also ends with one."""
     on_nan: str = one_of("stop", ("stop", "skip"))
     """What to do if a loss or gradient is not finite: `stop` the run, or `skip` the step."""
-    tensorboard: bool = True
-    """Also write the log as TensorBoard events."""
+    loggers: tuple[str, ...] = ("tensorboard",)
+    """Where else the log goes, with the config and the accuracies: `tensorboard`, `trackio`, `wandb`, or `none`."""
     report: bool = True
     """Write report.html at the end."""
     keep: str = one_of("last", ("last", "best"))
@@ -208,7 +213,7 @@ class RunConfig:
 
 MACHINE_SETTINGS = (
     "run.device", "run.engine", "run.autotune", "run.log_every", "run.gradients", "run.checkpoint_seconds",
-    "run.on_nan", "run.tensorboard", "run.report", "data.workers",
+    "run.on_nan", "run.loggers", "run.report", "data.workers",
 )  # fmt: skip
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
 
@@ -237,8 +242,7 @@ class Config:
         for key, value in assignments.items():
             if key == "method.name":
                 continue
-            if key == "data.sampler":
-                raise UserError("data.sampler is now optim.balance; set optim.balance=sampler for balanced batches")
+            _refuse_renamed(key)
             section, _, name = key.partition(".")
             if section not in vars(self):
                 raise unknown("setting", key, self.flat())
@@ -248,6 +252,11 @@ class Config:
     def check(self) -> "Config":
         for section, values in vars(self).items():
             check(self.method.settings if section == "method" else values, f"{section}.")
+        if self.run.loggers == ("none",):
+            self.run.loggers = ()
+        for name in self.run.loggers:
+            if name not in LOGGERS:
+                raise unknown("run.loggers", name, LOGGERS)
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
@@ -266,9 +275,9 @@ class Config:
         if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
             raise UserError("a config has sections of settings")
         values = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
-        if "data.sampler" in values:  # saved before optim.balance took its place
-            values["optim.balance"] = "sampler" if values.pop("data.sampler") == "balanced" else "none"
-        return cls().override(values)
+        if values.get("data.sampler") == "balanced":  # of older runs, like all that is renamed
+            values["optim.balance"] = "sampler"
+        return cls().override({key: value for key, value in values.items() if key not in RENAMED})
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
@@ -312,6 +321,11 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
     return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
 
 
+def _refuse_renamed(key: str) -> None:
+    if key in RENAMED:
+        raise UserError(f"{key} is now {RENAMED[key]}; `contune settings {RENAMED[key]}` describes it")
+
+
 def check_spelling(words: Iterable[str]) -> None:
     """Find a misspelt key of KEY=VALUE texts before torch is imported, which takes seconds.
 
@@ -321,5 +335,6 @@ def check_spelling(words: Iterable[str]) -> None:
     for path in Path(methods.__file__).parent.glob("*.py"):
         known += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
     for key in (split_assignment(word)[0] for word in words):
+        _refuse_renamed(key)
         if key not in known:
             raise unknown("setting", key, known)

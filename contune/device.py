@@ -26,8 +26,12 @@ HAS_TRITON = find_spec("triton") is not None
 
 
 def choose_device(name: str) -> torch.device:
-    """`cuda` is the GPU of this process. `auto` is that GPU if there is one, else the CPU."""
-    gpu_of_this_process = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    """`cuda` is the GPU of this process. `auto` is that GPU if there is one, else the CPU.
+
+    If a machine has more processes than GPUs, several processes share a GPU.
+    """
+    local_rank = parse(os.environ.get("LOCAL_RANK", "0"), int, "LOCAL_RANK")
+    gpu_of_this_process = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
     if name == "auto":
         name = gpu_of_this_process if torch.cuda.is_available() else "cpu"
     try:

@@ -1,5 +1,8 @@
 """The only file that uses torch.distributed. In a single process everything here is a no-op.
 
+NCCL connects processes that each have a GPU, gloo all others. Only collectives are used that gloo has for CUDA tensors
+too: all_reduce, broadcast and all_gather, which torch's SyncBatchNorm calls as well.
+
 Why gradients are right: every rank computes the loss of the whole, gathered batch, and DistributedDataParallel
 averages the parameter gradients over ranks. So the backward pass of `gather` returns, for the rows of this rank, the
 gradient times the number of ranks. The average over ranks then equals the gradient of a single process.
@@ -18,6 +21,7 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
+from contune.console import plural, say
 from contune.settings import parse
 
 Picklable = TypeVar("Picklable")
@@ -32,9 +36,15 @@ def process_group(device: torch.device) -> Iterator[None]:
     store, own_rank, size = next(rendezvous("env://"))
     # A launcher that restarts its processes may keep the store, and in it the addresses of dead processes.
     own_store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend = "gloo"
+    if device.type == "cuda":
+        own_store.set(f"gpu {own_rank}", str(torch.cuda.get_device_properties(device).uuid))
+        num_gpus = len({own_store.get(f"gpu {other}") for other in range(size)})
+        backend = "nccl" if num_gpus == size else "gloo"  # NCCL refuses two processes on one GPU
     dist.init_process_group(backend, store=own_store, rank=own_rank, world_size=size)
     try:
+        if device.type == "cuda" and backend == "gloo":
+            say(f"{size} processes share {plural(num_gpus, 'GPU')}: they communicate through gloo and train eagerly")
         yield
     finally:
         gc.collect()  # a model in a reference cycle that still holds the group would abort the process at exit
@@ -51,6 +61,11 @@ def world_size() -> int:
 
 def is_main() -> bool:
     return rank() == 0
+
+
+def uses_gloo() -> bool:
+    """Whether processes communicate through the CPU: without a GPU, or when they share one."""
+    return _active() and dist.get_backend() == "gloo"
 
 
 def barrier() -> None:

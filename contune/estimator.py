@@ -99,7 +99,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             dataset = Dataset(name="this data", train=images, test=None, val=None, class_names=names, **traits)
             setup = open_setup(config, dataset=dataset)
             method = build_method(setup)
-            Trainer(setup, method, setup.loader(images, "images"), RunFolder(folder)).fit()
+            trainer = Trainer(setup, method, setup.loader(images, "images"), RunFolder(folder))
+            with trainer.open_log() as log:
+                trainer.fit(log)
             self.history_ = read_metrics(Path(folder))
         self.config_ = config.to_dict()
         self.__dict__.pop("classes_", None)  # from an earlier fit
@@ -166,7 +168,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _config(self, images: ImageSet, size: int) -> Config:
         has_labels, pretrained = images.labels is not None, self.weights is not None
         config = for_method(self.method, has_labels=has_labels, size=size, pretrained=pretrained)
-        config.run.tensorboard = config.eval.online = False
+        config.run.loggers, config.eval.online = (), False
         config.optim.batch_images = min(config.optim.batch_images, len(images))
         if self.augmentation is not None or self.views is not None:
             config.augment.per_view = ()  # the parameters set one policy for all views

@@ -131,7 +131,7 @@ def short_config(config: Config, epochs: int) -> Config:
     short.optim.epochs = epochs
     short.data.val_fraction = short.data.val_fraction or 0.2
     short.eval.split, short.eval.linear = "val", "fast"
-    short.run.report, short.run.tensorboard = False, False
+    short.run.report, short.run.loggers = False, ()
     return short.check()
 
 

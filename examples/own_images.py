@@ -24,7 +24,7 @@ SETTINGS = (
     "model.encoder=resnet-mini",
     "optim.epochs=4",
     "optim.batch_images=32",
-    "run.tensorboard=false",
+    "run.loggers=none",
     "run.report=false",
 )
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from contune.cli import main
 
-PLAIN = ("run.tensorboard=false", "run.report=false", "eval.start=false")
+PLAIN = ("run.loggers=none", "run.report=false", "eval.start=false")
 """For runs whose subject is neither."""
 
 

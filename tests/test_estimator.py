@@ -147,7 +147,7 @@ def test_bad_input(images: Any, labels: Any, parameters: dict[str, Any], word: s
 
 
 def test_it_is_silent_and_warns(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(Trainer, "fit", lambda trainer: say("the features have collapsed"))
+    monkeypatch.setattr(Trainer, "fit", lambda trainer, log: say("the features have collapsed"))
     monkeypatch.setattr("contune.estimator.read_metrics", lambda folder: [])
     with pytest.warns(UserWarning, match="the features have collapsed"):
         quick().fit(DIGITS[:64], LABELS[:64])

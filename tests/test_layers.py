@@ -62,6 +62,7 @@ def test_every_room_is_core_app_or_shared() -> None:
         "distributed",
         "errors",
         "files",
+        "hub",
         "run",
         "settings",
     }

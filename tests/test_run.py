@@ -137,8 +137,11 @@ def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     chosen: list[torch.device] = []
     monkeypatch.setenv("LOCAL_RANK", "3")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *shape, device: empty(shape))
     assert [choose_device(name).index for name in ("auto", "cuda", "cuda:1")] == [3, 3, 1]
     assert [device.index for device in chosen] == [3, 3, 1]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [choose_device(name).index for name in ("auto", "cuda")] == [1, 1], "processes share GPUs"

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import contune as package
 from contune.errors import UserError
+from contune.hub import FILES
 from contune.models import load_encoder
 
 SOURCES = sorted(Path(package.__file__).parent.rglob("*.py"))
@@ -30,7 +31,11 @@ def test_no_call_runs_what_a_file_says() -> None:
     assert done.returncode == 0, done.stdout
     text = "".join(path.read_text(encoding="utf-8") for path in SOURCES)
     assert all("weights_only=True" in call for call in re.findall(r"torch\.load\([^)]*\)", text))
-    assert not re.findall(r"allow_pickle=True|hf_hub_download|snapshot_download|hub\.load", text)
+    assert not re.findall(r"allow_pickle=True|hf_hub_download|hub\.load", text)
+    downloads = re.findall(r"snapshot_download\([^)]*\)", text)
+    assert len(downloads) == 1
+    assert "allow_patterns=FILES" in downloads[0]
+    assert {Path(name).suffix for name in FILES} == {".json", ".safetensors"}
     assert "Unpickler" not in text
 
 
@@ -103,7 +108,7 @@ def test_what_an_encoder_says_of_itself_is_checked(change: dict[str, Any], tmp_p
 
 def test_a_run_folder_with_a_hostile_name_is_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "<img src=x onerror=alert(1)> $(touch harm)"
-    outcome = contune("train", *RUN, "run.tensorboard=false", "--out", folder)
+    outcome = contune("train", *RUN, "run.loggers=none", "--out", folder)
     assert outcome.code == 0, outcome.err
     assert "<img src=x" not in (folder / "report.html").read_text(encoding="utf-8")
     assert [path.name for path in tmp_path.iterdir()] == [folder.name]

@@ -8,6 +8,7 @@ import typer
 
 from contune.cli import Run, app
 from contune.console import plural, say, show_table
+from contune.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,21 +147,41 @@ def export(
     run: Run,
     to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub.", show_default=False),
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="With --push: make the repository private.")] = False,
+    license: Annotated[
+        str | None, typer.Option(help="License of the weights, such as mit.", show_default="none stated")
+    ] = None,
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
 
     The export is loaded again and compared with the encoder of the run. If its features differ, it is removed.
+    `--push` takes its token from HF_TOKEN or from `hf auth login`.
 
     Example:
 
     `contune export runs/digits --to timm`
+
+    `contune export runs/digits --to timm --push me/digits --license mit`
     """
+    from contune import hub
     from contune.export import export_run
 
-    folder, deviation = export_run(run, to, out)
+    if push is not None:
+        hub.check_push(push)
+    elif private:
+        raise UserError("--private needs --push OWNER/NAME")
+    folder, deviation = export_run(run, to, out, license=license, repo=push)
     say(f"wrote    {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     say(f"checked  features differ from the run's by at most {deviation:.1e}")
     say(f"use it   {folder / 'README.md'}")
+    if push is not None:
+        say(f"pushed   {hub.push(folder, push, private=private)}")
+        if license is None:
+            say("license  none stated, so others may not use the weights; state one with --license")
 
 
 def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:

@@ -77,6 +77,7 @@ def evaluate(
     autocast: Autocast = nullcontext,
     capture: Capture | None = None,
     classifier: nn.Linear | None = None,
+    online: nn.Linear | None = None,
     start: tuple[Tensor, Tensor] | None = None,
     val: Loader | None = None,
     unseen: Loader | None = None,
@@ -86,6 +87,7 @@ def evaluate(
     augmenter, policy: for the paper's probe, one view of each image, and how the config writes it.
     capture: makes the probe's step a CUDA graph.
     classifier: the one that was trained together with the encoder, if there is one.
+    online: the probe of eval.online.
     start: features of the training and test images before training.
     val: validation images, on which the probabilities of the classifier are calibrated.
     unseen: images of classes that were held out, for retrieval.
@@ -122,14 +124,25 @@ def evaluate(
     if classifier is not None:
         add("classifier", classifier(test_MD))
         layers["classifier"] = classifier.weight, classifier.bias
-    if settings.linear == "paper":
-        batch = min(settings.linear_batch, len(train))
+    if online is not None:
+        add("online", online(test_MD))
+    if settings.linear in ("paper", "authors"):
+        authors = settings.linear == "authors"
+        # The authors count two views of each image, also where they use one.
+        batch = min(max(1, settings.linear_batch // 2) if authors else settings.linear_batch, len(train))
         sgd: dict[str, Any] = {"epochs": settings.linear_epochs, "lr": settings.linear_lr, "batch": batch}
-        how = {"seed": seed, "autocast": autocast, "capture": capture, **sgd}
+        how = {"seed": seed, "autocast": autocast, "capture": capture, "authors": authors, **sgd}
+        probed = encoder
+        if authors:  # on a copy, because the probe changes it; a new one has no norms that wait for other processes
+            probed = spec.build().to(test_MD.device)
+            probed.load_state_dict(encoder.state_dict())
         with progress("probe", settings.linear_epochs, unit="epoch") as advance:
-            linear = train_linear(encoder, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
-        add("linear", linear(test_MD), policy=policy, **sgd)
-        layers["linear"] = linear.weight, linear.bias
+            linear = train_linear(probed, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
+        if authors:
+            add("linear-authors", linear(extract_features(probed, test, spec, autocast=autocast)), policy=policy, **sgd)
+        else:
+            add("linear", linear(test_MD), policy=policy, **sgd)
+            layers["linear"] = linear.weight, linear.bias
     if start is not None:
         add_probes(*start, START)
     if isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader):

@@ -26,6 +26,13 @@ _SGD = (
     "linear layer, {epochs} epochs of SGD (lr {lr:g}, momentum 0.9, weight decay 1e-4, cosine, batch {batch}), "
     "augmented by {policy}, encoder and its batch-norm frozen; last epoch"
 )
+_AUTHORS = (
+    "linear layer, {epochs} epochs of SGD (lr {lr:g}, momentum 0.9, weight decay 1e-4, cosine one epoch late to "
+    "1e-3 of the lr, batch {batch}), augmented by {policy}, encoder frozen except batch-norm statistics; last epoch"
+)
+_ONLINE = (
+    "linear layer trained along with the encoder on detached features of augmented views (SGD, lr 0.1, momentum 0.9)"
+)
 _TRAINED = "the classifier trained with the encoder, cross-entropy, last epoch"
 _LOGISTIC = "logistic regression on {} (standardized, no augmentation, L-BFGS, weight penalty by cross-validation)"
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
@@ -33,10 +40,14 @@ _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentatio
 _ROWS = (
     ("linear", "Linear probe", "linear probe, the paper's", _SGD,
      "a linear classifier trained on the frozen encoder, on augmented images"),
+    ("linear-authors", "Linear probe, authors’", "linear probe, the authors'", _AUTHORS,
+     "the paper’s linear probe as the authors’ code trains it, which changes the encoder’s batch-norm statistics"),
     ("linear-fast", "Linear probe", "linear probe, fast", _LOGISTIC.format("cached frozen features"),
      "a linear classifier trained on the frozen encoder’s features"),
     ("classifier", "Classifier", "classifier", _TRAINED,
      "the classifier that was trained together with the encoder"),
+    ("online", "Online probe", "online probe", _ONLINE,
+     "a linear classifier that learned while the encoder did"),
     ("knn", "Nearest neighbors", "kNN", _KNN.format("frozen features"),
      "a vote of the most similar training images; nothing is trained"),
     ("start-linear-fast", "Before training, linear", "before training, linear", _LOGISTIC.format("the first features"),

@@ -34,6 +34,8 @@ CONSTANT = 1e-6
 KNN_CHUNK = 1024
 """Test rows compared at once, so that the train × test matrix never exists."""
 VALIDATION_IMAGES = 10_000
+AUTHORS_FLOOR = 1e-3
+"""Where the cosine of the authors' probe ends, as a share of its rate."""
 PROBE_STREAM = 2**32
 """Keeps the probe's random numbers apart from those of training with the same seed."""
 
@@ -218,14 +220,16 @@ def train_linear(
     autocast: Autocast = nullcontext,
     capture: Capture | None = None,
     advance: Advance | None = None,
+    authors: bool = False,
 ) -> nn.Linear:
     """The paper's linear probe (appendix B.1): 50 epochs of SGD at 0.5 with a cosine per epoch, one augmented view.
 
-    The authors' code leaves the encoder's batch-norm in training mode here, which keeps changing an encoder
-    that is said to be frozen; this follows the paper's text and freezes all of it.
+    authors: as their code does it. It leaves the encoder in training mode, so that its batch-norm statistics change.
+    Its cosine is one epoch late and ends at lr · 1e-3. Otherwise this follows the paper's text: all of it is frozen.
     """
     assert loader.labels_N is not None, "a linear probe needs labels"
-    encoder.eval()
+    encoder.train(authors)
+    late, floor = (1, AUTHORS_FLOOR) if authors else (0, 0.0)
     device = loader.labels_N.device
     torch.manual_seed(seed)
     classifier = nn.Linear(num_features, num_classes).to(device)
@@ -263,7 +267,7 @@ def train_linear(
     run_step = step if capture is None else capture(step, generator)
     batches = loader.batches(indices(), crops() if augmenter.begins_with_crops else None)
     for epoch in range(epochs):
-        now = lr * (1 + cos(pi * epoch / epochs)) / 2
+        now = lr * (floor + (1 - floor) * (1 + cos(pi * max(0, epoch - late) / epochs)) / 2)
         for group in optimizer.param_groups:
             group["lr"] = rate.fill_(now) if isinstance(rate, Tensor) else now
         generator.manual_seed(mixed_seed(seed + PROBE_STREAM, epoch))

@@ -3,6 +3,7 @@
 To add a format, write a function that fills a folder and explains how to load it, and add it to `FORMATS`.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,8 +30,12 @@ TOLERANCE, RESIZED_TOLERANCE = 1e-4, 1e-2
 """Larger for resized photos: a value half way between two gray levels may round up here and down there."""
 
 
-def export_run(run: str | Path, to: str, out: str | Path | None = None) -> tuple[Path, float]:
+def export_run(
+    run: str | Path, to: str, out: str | Path | None = None, *, license: str | None = None, repo: str | None = None
+) -> tuple[Path, float]:
     """Writes the encoder of a run in the format `to` into the folder `out` [default: RUN/TO], with a model card.
+
+    license: of the weights, as the hub abbreviates it, such as `mit`. repo: where you will upload the export.
 
     Loads the export again as a user would and compares it with the run's encoder on photos. If the features differ,
     nothing is written. Returns the folder and the largest difference from the run's features, relative to the largest
@@ -38,6 +43,8 @@ def export_run(run: str | Path, to: str, out: str | Path | None = None) -> tuple
     """
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
+    if license is not None and not re.fullmatch(r"[\w.+-]+", license):
+        raise UserError(f"--license {license!r} is no abbreviation; write one such as mit, apache-2.0 or cc-by-nc-4.0")
     run = Path(run)
     folder = run / to if out is None else Path(out)
     check_new_folder(folder, "export")
@@ -49,7 +56,8 @@ def export_run(run: str | Path, to: str, out: str | Path | None = None) -> tuple
             part = Path(name)
             written = FORMATS[to](encoder, classifier, part)
             deviation = check_outputs(encoder, classifier, written)
-            (part / "README.md").write_text(model_card(encoder, result, written, deviation), encoding="utf-8")
+            card = model_card(encoder, result, written, deviation, license=license, repo=repo)
+            (part / "README.md").write_text(card, encoding="utf-8")
             part.chmod(0o755)  # a temporary folder is readable by its owner only
             part.replace(folder)
     except OSError as error:

@@ -53,8 +53,16 @@ image = image.crop((left, top, left + side, top + side))
 {resized}"""
 
 
-def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Written, deviation: float) -> str:
-    """README.md. It leaves out where the data was: a card is public."""
+def model_card(
+    encoder: ImageEncoder,
+    result: dict[str, Any] | None,
+    written: Written,
+    deviation: float,
+    *,
+    license: str | None = None,
+    repo: str | None = None,
+) -> str:
+    """README.md. It leaves out where the data was: a card is public. repo: its OWNER/NAME on the hub, if known."""
     spec = encoder.spec
     colors = {1: "gray", 3: "RGB"}.get(spec.channels, f"{spec.channels}-channel")
     levels = "".join(f" {low:g} to {high:g}," for low, high in spec.ranges)
@@ -75,12 +83,17 @@ def model_card(encoder: ImageEncoder, result: dict[str, Any] | None, written: Wr
             f"Trained on {result['hardware']}, finished {result['finished']}, "
             f"revision {result['git_revision'] or 'of an installed package'}, {versions}. "
         )
+    terms = (
+        f"These weights: {license}. The terms of the training data apply too."
+        if license
+        else "*Not stated, so others may not use these weights. The terms of the training data apply too.*"
+    )
     return f"""\
 ---
 library_name: {written.library}
 pipeline_tag: image-feature-extraction
 tags: [contune, contrastive-learning]
----
+{f"license: {license.lower()}{chr(10)}" if license else ""}---
 
 # {spec.encoder}{trained}
 
@@ -89,7 +102,7 @@ An image encoder: {colors} images of {spec.image_size}×{spec.image_size} pixels
 
 ## How to load it
 
-{written.usage.strip()}
+{written.usage.strip().replace("OWNER/NAME", repo or "OWNER/NAME")}
 
 ## Accuracy
 
@@ -108,7 +121,7 @@ minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 {values}
 ## License
 
-*Not chosen yet. State here under which terms others may use these weights; the terms of the data matter too.*
+{terms}
 
 ## Provenance
 

@@ -31,7 +31,7 @@ def _usage(encoder: ImageEncoder) -> str:
     spec = encoder.spec
     to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
     return f"""\
-With contune, which prepares images itself:
+With contune, which prepares images itself. From the hub: `contune.load_encoder("hf:OWNER/NAME")`.
 
 ```python
 import contune

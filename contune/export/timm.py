@@ -15,6 +15,7 @@ So the second convolution can be our stem, followed by our batch-norm. Beyond th
 Shapes: C channels of the image, K = 64 of the stem.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from contune.device import timm
 from contune.errors import UserError
 from contune.export.card import Written, open_photo, to_square
 from contune.models.encoders import MINI, RESNET_MINI, has_small_stem
-from contune.models.saved import Classifier, EncoderSpec, ImageEncoder
+from contune.models.saved import SPEC_KEY, Classifier, EncoderSpec, ImageEncoder
 
 ENLARGED = 4
 STEM_CHANNELS = 8
@@ -37,7 +38,7 @@ EPS = 1e-5
 
 
 def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
-    """Weights, and `config.json` with the preprocessing."""
+    """Weights, and `config.json` with the preprocessing, for timm and for contune."""
     spec, small_stem = encoder.spec, has_small_stem(encoder.backbone)
     if spec.norm != "batch":
         raise UserError(f"timm cannot build norm={spec.norm}: its group-norm has 32 groups, ours 8. Use --to onnx.")
@@ -68,7 +69,8 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
             "first_conv": model.pretrained_cfg.get("first_conv") if spec.channels in (1, 3) else None,
             "classifier": model.pretrained_cfg.get("classifier"),
         }
-        timm.models.save_for_hf(model, folder, model_args=model_args or None, safe_serialization=True)
+        about = {SPEC_KEY: asdict(spec)}
+        timm.models.save_for_hf(model, folder, about, model_args=model_args or None, safe_serialization=True)
         loaded = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     except RuntimeError:  # a stem with anti-aliasing, or weights that timm converts from an older form (Swin)
         raise UserError(f"timm's {architecture} cannot load these weights from a folder. Use --to onnx.") from None
@@ -145,7 +147,8 @@ with torch.no_grad():
     features = model(transform(image).unsqueeze(0))
 ```
 
-`timm.create_model("local-dir:.", pretrained=True, num_classes=10)` adds a new classifier to train.
+`timm.create_model("local-dir:.", pretrained=True, num_classes=10)` adds a new classifier to train. contune loads the
+encoder with `contune.load_encoder(".")`, or from the hub with `contune.load_encoder("hf:OWNER/NAME")`.
 """
     if enlarged > 1:
         usage += f"""

@@ -8,7 +8,7 @@ Shapes: N images, C channels, D features, K classes.
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from math import isfinite
@@ -28,10 +28,13 @@ from contune.data.augment import eval_transform
 from contune.data.decode import RESIZES, Ranges
 from contune.data.images import distinct
 from contune.errors import UserError
-from contune.files import atomic_file, expanded
+from contune.files import atomic_file
+from contune.hub import local
 from contune.models.encoders import build_encoder, has_small_stem
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
+CONFIG_FILE, TIMM_FILE, SPEC_KEY = "config.json", "model.safetensors", "contune"
+"""Of an export for timm. Its config.json has contune's description of the encoder under this key."""
 LARGEST_IMAGE = 8192
 """Pixels per side. A file that claims more is damaged."""
 _DIGEST = "sha256"
@@ -112,27 +115,63 @@ def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
 
 
 def load_encoder(path: str | Path) -> ImageEncoder:
-    """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU."""
+    """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU.
+
+    `hf:OWNER/NAME` is an export on the Hugging Face Hub.
+    """
     if not isinstance(path, str | Path):
         raise UserError(f"load_encoder takes a run folder or its {ENCODER_FILE}, got a {type(path).__name__}.")
-    file = Path(path)
-    file = file / ENCODER_FILE if file.is_dir() else file
+    folder = file = local(path)
+    for_timm = _is_export_for_timm(folder)
+    if folder.is_dir():
+        file = folder / (TIMM_FILE if for_timm else ENCODER_FILE)
     if not file.exists():
         from contune.run import hint_at_seeds  # run.py imports this module
 
         fix = hint_at_seeds(Path(path)) or "A run folder has one after training."
         raise UserError(f"no encoder at {file}. {fix}")
     try:
-        tensors, about = _read(file)
+        if for_timm:
+            tensors, about = load_file(file), json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))[SPEC_KEY]
+        else:
+            tensors, about = _read(file)
         spec = _checked_spec(about)
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
     backbone = spec.build()
     try:
+        if for_timm and has_small_stem(backbone):
+            tensors = stem_from_timm(tensors, spec.channels)
         backbone.load_state_dict(tensors)
-    except RuntimeError:
+    except (RuntimeError, KeyError, IndexError):
         raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
+
+
+def _is_export_for_timm(folder: Path) -> bool:
+    if (folder / ENCODER_FILE).exists():
+        return False
+    with suppress(*_DAMAGED):
+        return SPEC_KEY in json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    return False
+
+
+def stem_from_timm(weights: dict[str, Tensor], channels: int) -> dict[str, Tensor]:
+    """The inverse of `export.timm.stem_for_timm`: our 3×3 stem from timm's, which reads copies of the image's channels.
+
+    Tap (y, x) reads copy 2·[y = 2] + [x = 2], of the image itself before its negative.
+    """
+    theirs_KK33 = weights["maxpool.0.weight"]
+    ours_KC33 = torch.empty(len(theirs_KK33), channels, 3, 3)
+    for y in range(3):
+        for x in range(3):
+            first = (2 * (y == 2) + (x == 2)) * 2 * channels
+            ours_KC33[:, :, y, x] = theirs_KK33[:, first : first + channels, y, x]
+    norm = {
+        name.replace("maxpool.1.", "bn1."): value for name, value in weights.items() if name.startswith("maxpool.1.")
+    }
+    others = {name: value for name, value in weights.items() if not name.startswith("maxpool.")}
+    return {**others, **norm, "conv1.weight": ours_KC33}
 
 
 class Weights(NamedTuple):
@@ -145,20 +184,21 @@ class Weights(NamedTuple):
 
 
 def find_weights(source: str, encoder: str) -> Weights:
-    """Weights by the name that timm gives them, from a run folder or an export, or from a file with a state dict.
+    """Weights by the name that timm gives them, from a run folder, an export or the hub, or a file with a state dict.
 
     Only a file needs to be told which `encoder` it fits.
     """
-    path = expanded(source)
+    path = local(source)
     if not path.exists():
         if not device.timm.is_model(source):
             raise UserError(f"model.weights={source} is neither a file, a run folder nor a name of timm's weights.")
         return _timm_weights(source)
-    if (path / "config.json").exists() and not (path / ENCODER_FILE).exists():  # an export for timm
+    for_timm = _is_export_for_timm(path)
+    if (path / CONFIG_FILE).exists() and not (path / ENCODER_FILE).exists() and not for_timm:  # of other programs
         return _timm_weights(f"local-dir:{path}")
     file = path / ENCODER_FILE if path.is_dir() else path
-    if file.suffix == ".safetensors" and (not file.exists() or _was_written_by_contune(file)):
-        trained = load_encoder(file)
+    if for_timm or (file.suffix == ".safetensors" and (not file.exists() or _was_written_by_contune(file))):
+        trained = load_encoder(path)
         stem = "cifar" if has_small_stem(trained.backbone) else "imagenet"
         spec = EncoderSpec(**{**asdict(trained.spec), "stem": stem})
         return Weights(source, trained.backbone.state_dict(), spec)
@@ -284,7 +324,7 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 
 
 def load_classifier(run: Path) -> Classifier:
-    file = run / CLASSIFIER_FILE
+    file = local(run) / CLASSIFIER_FILE
     if not file.exists():
         raise UserError(
             f"{run} has no {CLASSIFIER_FILE}: it was trained without labels or evaluated without a linear probe. "

@@ -53,9 +53,12 @@ def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: b
     """`compile` captures as well where that is possible; `auto` compiles on a GPU when the run is long enough.
 
     fusable: whether the network has norms that `fused` has kernels for.
+    Processes that share a GPU always train eagerly, as `process_group` has said.
     in_chunks: by `encode_in_chunks`, whose random states cannot be captured. Chunks are large enough to hide launches.
     """
     capturable = can_capture(device)
+    if device.type == "cuda" and distributed.uses_gloo():  # gloo waits on the host: nothing to capture or compile
+        return Engine(compiled=False, captured=False)
     if name in ("graph", "fused") and not capturable:
         raise UserError(f"run.engine={name} needs a single process on a CUDA device; use run.engine=auto")
     if name == "fused" and not fusable:

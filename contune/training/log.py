@@ -1,4 +1,4 @@
-"""What a run writes down: metrics.jsonl, TensorBoard events and checkpoints while it trains, result.json at its end."""
+"""What a run writes down: metrics.jsonl, loggers such as TensorBoard, checkpoints, and result.json at its end."""
 
 import io
 import json
@@ -10,9 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
+from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import Any, TextIO
+from uuid import uuid4
 from zipfile import ZipFile
 
 import torch
@@ -32,44 +34,105 @@ CURVES = (
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
 MAX_POINTS = 100
+TRACKER_ID = "tracker_id"
+"""In a run folder: the id of its run in wandb or trackio."""
 INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 
 
 class MetricsLog(AbstractContextManager["MetricsLog"]):
-    """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped."""
+    """Appends a JSON object a line, in the main process. On resuming, lines beyond the checkpoint are dropped.
 
-    def __init__(self, folder: Path, *, resume_step: int, log_every: int, tensorboard: bool) -> None:
+    loggers: names of run.loggers, which get the same numbers, the config, and the accuracies at the end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        resume_step: int,
+        log_every: int,
+        loggers: Sequence[str] = (),
+        config: dict[str, Any] | None = None,
+    ) -> None:
         self.file: TextIO | None = None
-        self.events: Any = None
+        self.loggers: list[Any] = []
+        self.step = resume_step
         if not distributed.is_main():
             return
+        for name in loggers:
+            if name == "tensorboard":
+                self.loggers.append(TensorBoard(folder, config or {}, resume_step))
+            else:
+                self.loggers.append(start_tracker(name, folder, config or {}))
         self.path = folder / METRICS
         kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
         if resume_step - (kept[-1]["step"] if kept else 0) >= log_every:
             say(INCOMPLETE.format(self.path))
         write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self.file = self.path.open("a", encoding="utf-8")
-        if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
-
-            self.events = SummaryWriter(str(folder), purge_step=resume_step + 1)
 
     def write(self, step: int, values: dict[str, float]) -> None:
+        self.step = step
         try:
             if self.file is not None:
                 self.file.write(json.dumps({"step": step, **values}) + "\n")
                 self.file.flush()
-            if self.events is not None:
-                for name, value in values.items():
-                    self.events.add_scalar(name, value, step)
+            for logger in self.loggers:
+                logger.log(values, step=step)
         except OSError as error:
             raise unwritable(self.path, error) from error
 
+    def write_scores(self, scores: Sequence[dict[str, Any]]) -> None:
+        """The accuracies of the trained encoder, for the loggers only: metrics.jsonl is about training."""
+        found = {f"{score['split']}/{score['name']}": score["top1"] for score in scores}
+        for logger in self.loggers if found else ():
+            logger.log(found, step=self.step)
+
     def __exit__(self, *error: object) -> None:
-        for opened in (self.file, self.events):
-            if opened is not None:
-                with suppress(OSError):  # a full disk has been reported before; the lines are flushed
-                    opened.close()
+        for close in (*([self.file.close] if self.file else []), *(logger.finish for logger in self.loggers)):
+            with suppress(OSError):  # a full disk has been reported before; the lines are flushed
+                close()
+
+
+class TensorBoard:
+    """TensorBoard events, by the two methods that a run of wandb and of trackio has."""
+
+    def __init__(self, folder: Path, config: dict[str, Any], resume_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
+
+        self.events = SummaryWriter(str(folder), purge_step=resume_step + 1)
+        self.events.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```", resume_step)
+
+    def log(self, values: Mapping[str, float], *, step: int) -> None:
+        for name, value in values.items():
+            self.events.add_scalar(name, value, step)
+
+    def finish(self) -> None:
+        self.events.close()
+
+
+def start_tracker(name: str, folder: Path, config: dict[str, Any]) -> Any:
+    """A run of wandb or trackio. The folder keeps its id, so that a resumed run continues it."""
+    file = folder / TRACKER_ID
+    if not file.exists():
+        write_atomic(file, uuid4().hex[:8])
+    own_id = file.read_text(encoding="utf-8")
+    own = {"id": own_id, "dir": str(folder)} if name == "wandb" else {}  # trackio continues the run of the same name
+    title = f"{folder.resolve().name}-{own_id}"
+    try:
+        return import_module(name).init(project="contune", name=title, config=config, resume="allow", **own)
+    except Exception as error:  # its own, of its server or its login
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{name} does not start: {reason}. Log in to it, or leave it out of run.loggers") from error
+
+
+def check_loggers(names: Sequence[str]) -> None:
+    """A logger that is not installed ends a run before it begins."""
+    for name in names:
+        try:
+            import_module(name)
+        except ImportError:
+            raise UserError(f"run.loggers={name} is not installed; pip install 'contune[{name}]'") from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:

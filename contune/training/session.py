@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import RunFolder
 from contune.training.engine import CapturedStep, can_capture
-from contune.training.log import build_result, downsampled, read_metrics
+from contune.training.log import build_result, check_loggers, downsampled, read_metrics
 from contune.training.setup import Setup, build_method, open_setup
 from contune.training.signals import stoppable
 from contune.training.trainer import Trainer
@@ -63,6 +63,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         stages[stage], since = round(now - since, 2), now
 
     # Load and build. Whatever can be wrong with the input shows here, before anything is written.
+    check_loggers(config.run.loggers)
     setup = open_setup(config)
     method = build_method(setup)
     train_loader = setup.loader(setup.dataset.train, "train images")
@@ -77,7 +78,9 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
     trainer = Trainer(setup, method, train_loader, folder, val_loader)
     setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
     distributed.barrier()
-    with folder.opened(config) if distributed.is_main() else nullcontext():
+    with ExitStack() as opened:
+        if distributed.is_main():
+            opened.enter_context(folder.opened(config))
         distributed.barrier()
         if distributed.is_main() and setup.dataset.skipped:
             write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)
@@ -93,7 +96,10 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
             say(f"resuming from step {resumed_at:,} of {trainer.num_steps:,}")
         lap("data")
 
-        trainer.fit()
+        log = opened.enter_context(trainer.open_log())
+        trainer.fit(log)
+        # The probe belongs to the last weights, not to the best.
+        online = trainer.probe.classifier if trainer.probe and not trainer.best_weights else None
         trainer.release_memory()
         lap("training")
         if not distributed.is_main():
@@ -102,11 +108,12 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
         evaluation = classifier = None
         if test_loader is not None:
-            extra = {"classifier": method.classifier, "start": start, "val": val_loader}
+            extra = {"classifier": method.classifier, "online": online, "start": start, "val": val_loader}
             evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, **extra)
             classifier = evaluation.classifier
         if classifier is not None:
             save_classifier(folder.path / CLASSIFIER_FILE, classifier)
+        log.write_scores([] if evaluation is None else evaluation.scores)
         lap("measuring")
 
         metrics = read_metrics(folder.path)

@@ -108,16 +108,17 @@ class Trainer:
         if self.engine.captured:
             self.run_step = CapturedStep(self.run_step, self.generator)
 
-    def fit(self) -> None:
+    def open_log(self) -> MetricsLog:
+        """For `fit`, from where `resume` left off."""
+        return MetricsLog(
+            self.folder.path, resume_step=self.step, log_every=self.log_every, loggers=self.run.loggers,
+            config=self.setup.config.to_dict(),
+        )  # fmt: skip
+
+    def fit(self, log: MetricsLog) -> None:
         """Train to the last epoch, from where `resume` left off. When asked to stop, save first."""
         self.method.train()
-        with (
-            put_off() as asked,
-            MetricsLog(
-                self.folder.path, resume_step=self.step, log_every=self.log_every, tensorboard=self.run.tensorboard
-            ) as log,
-            progress("train", self.num_steps, unit="step") as advance,
-        ):
+        with put_off() as asked, progress("train", self.num_steps, unit="step") as advance:
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less if it is cached")
             self.watch.begin(log, advance)

@@ -96,10 +96,13 @@ def names(found: Evaluation) -> list[str]:
 
 def test_the_measures_of_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = ["pixels-linear-fast", "pixels-knn"]
-    fast, paper, none = (run(linear=linear) for linear in ("fast", "paper", "none"))
+    fast, paper, authors, none = (run(linear=linear) for linear in ("fast", "paper", "authors", "none"))
     assert names(fast) == ["linear-fast", "knn", *pixels]
     assert names(paper) == ["linear-fast", "knn", "linear", *pixels]
+    assert names(authors) == ["linear-fast", "knn", "linear-authors", *pixels]
     assert names(none) == ["knn", "pixels-knn"]
+    assert "batch 8" in authors.scores[2]["protocol"], "half of 16"
+    assert torch.equal(authors.features_MD, fast.features_MD)
     assert [one["top1"] for one in fast.scores if "linear" in one["name"]] == [100, 100]
     assert paper.scores[2]["protocol"].startswith("linear layer, 1 epochs of SGD (lr 0.5")
     assert "k=5, T=0.1" in fast.scores[1]["protocol"]
@@ -125,9 +128,9 @@ def test_several_labels_per_image() -> None:
 
 
 def test_the_classifier_that_is_kept() -> None:
-    kept = {linear: run(linear=linear).classifier for linear in ("fast", "paper", "none")}
+    kept = {linear: run(linear=linear).classifier for linear in ("fast", "paper", "authors", "none")}
     assert {linear: one and one.measure for linear, one in kept.items()} == {
-        "fast": "linear-fast", "paper": "linear", "none": None,
+        "fast": "linear-fast", "paper": "linear", "authors": "linear-fast", "none": None,
     }  # fmt: skip
     trained = nn.Linear(256, 2)
     found = run(linear="fast", classifier=trained)

@@ -127,6 +127,30 @@ def test_features_are_in_order_and_of_each_image_alone(tuned: bool, monkeypatch:
     torch.testing.assert_close(found, one_by_one, rtol=1e-4, atol=1e-5)
 
 
+def test_the_authors_probe_changes_batch_norm_statistics_and_its_rate_falls_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates: list[float] = []
+
+    class Recorded(torch.optim.SGD):
+        def step(self, *arguments: Any) -> None:  # type: ignore[override]
+            rates.append(float(self.param_groups[0]["lr"]))
+            super().step(*arguments)
+
+    monkeypatch.setattr(torch.optim, "SGD", Recorded)
+    backbone, num_images = encoder(), len(bright_or_dark()[0])
+    before = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
+    train_probe(backbone, authors=True)
+    changed = {name for name, tensor in backbone.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert changed == {name for name in before if name.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    half_way = (1 + np.cos(np.pi / 3)) / 2
+    assert sorted(set(rates), reverse=True) == pytest.approx([0.05, 0.05 * (1e-3 + 0.999 * half_way)])
+    assert rates.count(0.05) == 2 * (num_images // 16), "the first two epochs have the full rate"
+    rates.clear()
+    train_probe(backbone)
+    assert len(set(rates)) == 3
+
+
 def test_the_papers_probe_learns_and_the_encoder_stays() -> None:
     backbone, (images, labels_N) = encoder(), bright_or_dark()
     before = {name: tensor.clone() for name, tensor in backbone.train().state_dict().items()}

@@ -10,6 +10,7 @@ from command_line import PLAIN, contune, read_lines, train
 from small_run import small_method
 from torch import Tensor, nn
 
+from contune.config import ENGINES
 from contune.errors import UserError
 from contune.methods import METHODS
 from contune.methods.base import Output
@@ -65,6 +66,12 @@ def test_which_engine_is_chosen(name: str, device: torch.device, num_steps: int,
 def test_an_engine_that_is_not_possible_is_an_error(name: str, device: torch.device, fusable: bool) -> None:
     with pytest.raises(UserError, match=f"engine={name}"):
         choose_engine(name, device=device, num_steps=LONG, fusable=fusable)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_processes_that_share_a_gpu_train_eagerly(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("contune.distributed.uses_gloo", lambda: True)
+    assert str(choose_engine(name, device=CUDA, num_steps=LONGER, fusable=True)) == "eager"
 
 
 @pytest.mark.parametrize("name", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])

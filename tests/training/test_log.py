@@ -1,12 +1,16 @@
 """metrics.jsonl, the curves that result.json keeps, the revision of the code, and checkpoints."""
 
 import subprocess
+import sys
 from collections.abc import Callable
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from command_line import PLAIN, read_json
+from command_line import contune as contune_command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
 import contune
@@ -26,16 +30,97 @@ from contune.training.log import (
 
 
 def test_lines_are_on_disk_at_once_and_a_resumed_log_drops_what_the_checkpoint_does_not_know(tmp_path: Path) -> None:
-    with MetricsLog(tmp_path, resume_step=0, log_every=1, tensorboard=True) as log:
+    with MetricsLog(tmp_path, resume_step=0, log_every=1, loggers=["tensorboard"]) as log:
         log.write(1, {"loss": 2.0})
         assert read_metrics(tmp_path) == [{"step": 1, "loss": 2.0}]
         log.write(2, {"loss": 1.5})
         log.write(3, {"loss": 1.25})
-    with MetricsLog(tmp_path, resume_step=2, log_every=1, tensorboard=False) as log:
+    with MetricsLog(tmp_path, resume_step=2, log_every=1) as log:
         log.write(3, {"loss": 1.0})
     assert [line["loss"] for line in read_metrics(tmp_path)] == [2.0, 1.5, 1.0]
     events = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")
     assert [(event.step, event.value) for event in events] == [(1, 2.0), (2, 1.5), (3, 1.25)]
+
+
+class Tracker:
+    """Stands in for wandb or trackio: keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.started: list[dict[str, Any]] = []
+        self.lines: list[tuple[int, dict[str, float]]] = []
+        self.num_finished = 0
+
+    def init(self, **about: Any) -> "Tracker":
+        self.started.append(about)
+        return self
+
+    def log(self, values: dict[str, float], *, step: int) -> None:
+        self.lines.append((step, values))
+
+    def finish(self) -> None:
+        self.num_finished += 1
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_resumed_run_continues_in_the_tracker(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = Tracker()
+    monkeypatch.setitem(sys.modules, name, tracker)
+    folders = [tmp_path / "run", tmp_path / "run", tmp_path / "other" / "run"]
+    folders[2].mkdir(parents=True)
+    folders[0].mkdir()
+    for step, folder in enumerate(folders):
+        with MetricsLog(folder, resume_step=step, log_every=9, loggers=[name], config={"optim": {"lr": 0.5}}) as log:
+            log.write(step + 1, {"loss": 2.0 - step})
+    first, second, other = ({**about, "config": None} for about in tracker.started)
+    assert first == second
+    assert (first["resume"], first["name"].startswith("run-")) == ("allow", True)
+    assert first["name"] != other["name"], "another folder is another run"
+    assert first.get("id") != other.get("id") or name == "trackio"
+    assert tracker.started[0]["config"] == {"optim": {"lr": 0.5}}
+    assert tracker.lines == [(1, {"loss": 2.0}), (2, {"loss": 1.0}), (3, {"loss": 0.0})]
+    assert tracker.num_finished == 3
+
+
+def test_loggers_get_the_config_every_line_and_the_accuracies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = Tracker()
+    monkeypatch.setitem(sys.modules, "wandb", tracker)
+    folder, run = tmp_path / "run", ("digits", "data.val_fraction=0.8", "optim.epochs=1", "eval.linear=none")
+    outcome = contune_command("train", *run, *PLAIN[1:], "run.loggers=wandb,tensorboard", "--out", folder)
+    assert outcome.code == 0, outcome.err
+    assert tracker.started[0]["config"] == Config.load(folder / "config.json").to_dict()
+    *lines, (last_step, scores) = tracker.lines
+    assert [{"step": step, **values} for step, values in lines] == read_metrics(folder)
+    knn = read_json(folder / "result.json")["knn_top1"]
+    assert (last_step, scores["test/knn"]) == (lines[-1][0], knn)
+    events = EventAccumulator(str(folder)).Reload()
+    assert [event.value for event in events.Scalars("test/knn")] == pytest.approx([knn])
+    assert events.Tensors("config/text_summary")
+
+
+def test_a_logger_that_cannot_start_is_an_error_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)  # as if it were not installed
+    for setting, word in (("run.loggers=trackio", "contune[trackio]"), ("run.loggers=tensorbord", "tensorboard"),
+                          ("run.tensorboard=true", "run.loggers")):  # fmt: skip
+        outcome = contune_command("train", setting, "--out", tmp_path / "run")
+        assert (outcome.code, word in outcome.err) == (2, True), outcome.err
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(UserError, match=r"run\.loggers"):
+        Config().override(["run.tensorboard=true"])
+    old = Config().to_dict()
+    old["run"]["tensorboard"] = old["run"].pop("loggers") != ()
+    assert Config.from_dict(old) == Config(), "older runs can still be read"
+    assert Config().override(["run.loggers=none"]).run.loggers == ()
+
+    def refuse(**_: Any) -> None:
+        raise ValueError("not logged in")
+
+    tracker = Tracker()
+    monkeypatch.setattr(tracker, "init", refuse)
+    monkeypatch.setitem(sys.modules, "wandb", tracker)
+    with pytest.raises(UserError, match="not logged in"):
+        MetricsLog(tmp_path, resume_step=0, log_every=1, loggers=["wandb"])
 
 
 @pytest.mark.parametrize("damage", [b'{"ste', b"\xff\xfe\n", b"[3]\n", b'{"loss": 1}\n', b"\x00" * 20, b"[" * 100_000])

@@ -33,7 +33,7 @@ OUTPUT: tuple[Tensor, dict[str, Tensor]] = (torch.empty(0), {})
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsLog]:
     """With a value of the moment instead of the spread of features."""
     monkeypatch.setattr(monitors, "spread", lambda features_ND, num_views: {"now": torch.tensor(0.25)})
-    with MetricsLog(tmp_path, resume_step=0, log_every=1, tensorboard=False) as log:
+    with MetricsLog(tmp_path, resume_step=0, log_every=1) as log:
         yield log
 
 
@@ -194,7 +194,7 @@ def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: s
     method = small_method(name, **settings)
     output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
     watch = Watch(method, Guard("stop"), num_views=2, views_per_step=16, gradients=True)
-    with MetricsLog(tmp_path, resume_step=0, log_every=1, tensorboard=False) as log:
+    with MetricsLog(tmp_path, resume_step=0, log_every=1) as log:
         watch.begin(log, lambda done, text: None)
         watch.add(1, {"loss": output.loss})
         watch.ask(1, 1.0, 0.1, output.features_ND, output.state)

@@ -160,7 +160,7 @@ def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...
 
 
 def test_a_run_that_learns_nothing_says_so(tmp_path: Path) -> None:
-    done = contune("train", *QUICK, "optim.lr=0", "run.tensorboard=false", "--out", tmp_path / "run")
+    done = contune("train", *QUICK, "optim.lr=0", "run.loggers=none", "--out", tmp_path / "run")
     assert done.code == 0, done.err
     result = RunFolder(tmp_path / "run").result()
     assert result is not None

@@ -23,7 +23,7 @@ from contune.run import RunFolder
 from contune.training import log, session, setup
 from contune.training.session import evaluate_run
 
-SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.tensorboard=false")
+SMALL = ("data.val_fraction=0.6", "eval.linear=none", "run.loggers=none")
 
 
 @pytest.fixture(scope="module")

@@ -52,8 +52,13 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
 
 
 def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) -> None:
-    for online in ("true", "false"):
-        train(tmp_path / online, *SMALL, f"eval.online={online}", "optim.epochs=2")
+    results = {
+        online: train(tmp_path / online, *SMALL, f"eval.online={online}", "optim.epochs=2")
+        for online in ("true", "false")
+    }
+    scores = {online: {score["name"]: score for score in result["measures"]} for online, result in results.items()}
+    assert scores["true"].keys() - scores["false"].keys() == {"online"}
+    assert (scores["true"]["online"]["split"], scores["true"]["online"]["top1"] > 30) == ("test", True)
     lines = read_lines(tmp_path / "true")
     assert lines[-1]["online_top1"] > lines[0]["online_top1"] + 0.2
     assert [line["loss"] for line in lines] == [line["loss"] for line in read_lines(tmp_path / "false")]

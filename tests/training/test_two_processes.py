@@ -79,6 +79,52 @@ def assert_two_follow_one(method: str, tmp_path: Path, more: Sequence[str], shar
         torch.testing.assert_close(found[name], tensor, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "device", [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_two_processes_on_one_device_follow_the_single_process(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one GPU they communicate through gloo. Runs start together because most of their time is startup."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")  # of the processes started here
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    usual = [*RUN[:1], *RUN[3:], f"run.device={device}", "run.precision=fp32", "run.autotune=false", "optim.name=sgd"]
+    usual += ["optim.lr=1e-3", "optim.weight_decay=0"]
+    one_step = ["data.val_fraction=0.9", "optim.epochs=1"]
+    runs = {"long": ["data.val_fraction=0.6", "optim.epochs=10"], "group": one_step}
+    if device == "cuda":
+        runs["batch"] = [*one_step, "model.norm=batch"]  # SyncBatchNorm
+    processes = {name: launched(tmp_path / f"{name}-two", *usual, *runs[name]) for name in runs}
+    for name, settings in runs.items():
+        train(tmp_path / name, *usual, *settings, "run.engine=eager")
+    for process in processes.values():
+        printed, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, printed
+        assert ("gloo" in printed) == (device == "cuda"), "they say that they share a GPU"
+
+    one, two = (read_lines(tmp_path / name) for name in ("long", "long-two"))
+    assert len(one) == len(two) == 50
+    assert one[0]["loss"] - one[-1]["loss"] > 3e-3, "a loss that stands still would prove nothing"
+    losses = max(abs(line["loss"] - other["loss"]) for line, other in zip(one, two, strict=True))
+    expected, found = (load_file(tmp_path / name / "encoder.safetensors") for name in ("long", "long-two"))
+    weights = max((expected[name] - found[name]).abs().max().item() for name in expected)
+    print(f"\n{device}, largest difference over 50 steps: loss {losses:.1e}, weights {weights:.1e}")
+    gradients = {}
+    for name in runs.keys() - {"long"}:
+        states = [
+            read_checkpoint(tmp_path / run / "checkpoint.pt", torch.device("cpu")) for run in (name, f"{name}-two")
+        ]
+        assert all(state is not None and state["step"] == 1 for state in states)
+        # After one step without weight decay the momentum is the gradient.
+        alone, shared = ([part["momentum_buffer"] for part in state["optimizer"]["state"].values()] for state in states)  # type: ignore[index]
+        assert max(gradient.abs().max().item() for gradient in alone) > 0.01
+        gradients[name] = max((a - b).abs().max().item() for a, b in zip(alone, shared, strict=True))
+        print(f"{device}, model.norm={name}, largest difference of a gradient: {gradients[name]:.1e}")
+    assert max(losses, weights) <= 1e-4
+    assert max(gradients.values()) <= 1e-5
+
+
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("contune.distributed.world_size", lambda: 2)
     outcome = contune("train", "optim.batch_images=65", *PLAIN, "--out", tmp_path / "run")
