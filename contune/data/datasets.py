@@ -39,7 +39,7 @@ DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
 
 
 def load_dataset(
-    name_or_path: str,
+    source: str | Splits,
     *,
     root: str | None = None,
     classes: str | None = None,
@@ -50,7 +50,7 @@ def load_dataset(
     broken: str = "stop",
     full_range: bool = False,
 ) -> Dataset:
-    """Open a named data set, an image folder, a parquet file or a folder of parquet shards.
+    """Open a named data set, an image folder, a parquet file, a folder of parquet shards, or splits in memory.
 
     A name takes precedence over a folder of the same name; write `./digits` for the folder. `root` is where a named
     data set lies, `classes` is imagenet100's class list, `label_column` chooses one of a parquet file's columns.
@@ -62,7 +62,10 @@ def load_dataset(
     """
     if broken not in BROKEN:
         raise unknown("value for broken images", broken, BROKEN)
-    splits = open_splits(name_or_path, root=root, classes=classes, label_column=label_column)
+    if isinstance(source, Splits):
+        splits = source
+    else:
+        splits = open_splits(source, root=root, classes=classes, label_column=label_column)
     splits, skipped = _without_broken(splits) if broken == "skip" else (splits, ())
     train, test, val = splits.train, splits.test, splits.val
     if test is None:
@@ -74,7 +77,7 @@ def load_dataset(
         train, val = _hold_out(train, val_fraction, split_seed)
     traits = splits.traits or measure(train, full_range)
     return Dataset(
-        name=name_or_path,
+        name="this data" if isinstance(source, Splits) else source,
         train=train,
         test=test,
         val=val,

@@ -51,8 +51,9 @@ class ByteRange(NamedTuple):
     length: int
 
 
-Encoded = str | bytes | ByteRange | Image.Image
-"""A picture file: its path, its bytes, or where its bytes are; or an open picture."""
+Stored = str | bytes | ByteRange | Image.Image
+Encoded = Stored | Callable[[], Stored]
+"""A picture file: its path, its bytes, or where its bytes are; an open picture; or a function that returns one."""
 
 
 FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
@@ -153,6 +154,8 @@ def peek(source: Encoded, name: str) -> Header:
 
 def open_picture(source: Encoded, name: str) -> Image.Image:
     """Read the header. Refuses pictures that would take too much memory to decode."""
+    if callable(source):
+        source = source()
     if isinstance(source, Image.Image):
         with _naming(name):
             return ImageOps.exif_transpose(source)

@@ -27,7 +27,7 @@ from contune.data.decode import RESIZES
 from contune.data.images import distinct
 from contune.errors import UserError
 from contune.files import atomic_file, expanded
-from contune.models.encoders import build_encoder, has_small_stem
+from contune.models.encoders import OWN_MODULE, build_encoder, has_small_stem
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 LARGEST_IMAGE = 8192
@@ -52,9 +52,10 @@ class EncoderSpec:
     bits: int = 16
     """How many bits the 16-bit files of its data use."""
 
-    def build(self) -> nn.Module:
+    def build(self, own: nn.Module | None = None) -> nn.Module:
+        """The encoder with new weights, or a copy of a module of your own."""
         return build_encoder(
-            self.encoder, channels=self.channels, image_size=self.image_size, stem=self.stem, norm=self.norm
+            self.encoder, channels=self.channels, image_size=self.image_size, stem=self.stem, norm=self.norm, own=own
         )
 
 
@@ -107,8 +108,11 @@ def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
     _write(path, backbone.state_dict(), asdict(spec))
 
 
-def load_encoder(path: str | Path) -> ImageEncoder:
-    """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU."""
+def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEncoder:
+    """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU.
+
+    encoder: if the run trained a module of your own, such a module. A copy of it gets the trained weights.
+    """
     if not isinstance(path, str | Path):
         raise UserError(f"load_encoder takes a run folder or its {ENCODER_FILE}, got a {type(path).__name__}.")
     file = Path(path)
@@ -123,12 +127,18 @@ def load_encoder(path: str | Path) -> ImageEncoder:
         spec = _checked_spec(about)
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
-    backbone = spec.build()
+    backbone = spec.build(encoder)
     try:
         backbone.load_state_dict(tensors)
     except RuntimeError:
         raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
+
+
+def own_name(module: nn.Module) -> str:
+    """`module:SmallNet-1a2b3c4d`, with a digest of its weights: other weights to start from make another run."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    return f"{OWN_MODULE}{type(module).__name__}-{_digest(tensors, '')[:8]}"
 
 
 class Weights(NamedTuple):
