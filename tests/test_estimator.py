@@ -69,7 +69,7 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     estimator.fit(torch.from_numpy(DIGITS[:NUM, None]) / 255, LABELS[:NUM])
     features_ND = estimator.transform(DIGITS[:5])
     assert features_ND.shape == (5, 12)
-    assert not torch.equal(estimator.encoder_.backbone[1].weight, own[1].weight)
+    assert not torch.equal(estimator.encoder_.backbone.state_dict()["1.weight"], own.state_dict()["1.weight"])
     estimator.save(tmp_path)
     with pytest.raises(UserError, match="module of your own"):
         ContrastiveEncoder.load(tmp_path)
