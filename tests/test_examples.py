@@ -1,6 +1,5 @@
 """The scripts in examples/ run as a person runs them."""
 
-import json
 import os
 import re
 import subprocess
@@ -63,7 +62,7 @@ def test_features_are_better_than_what_they_started_from(
 
 def test_the_notebook_runs_and_is_stored_without_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    notebook = nbformat.from_dict(json.loads((EXAMPLES / "notebook.ipynb").read_text()))
+    notebook = nbformat.reads((EXAMPLES / "notebook.ipynb").read_text(), as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs or cell.execution_count for cell in cells)
     NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
