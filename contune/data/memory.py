@@ -110,8 +110,8 @@ def to_pixels(images: Any) -> Tensor:
     is_float = np.issubdtype(dtype, np.floating)
     if x.ndim != 4 or x.shape[1] not in (1, 3) or 0 in shape or not (is_float or dtype == np.uint8):
         raise UserError(
-            f"images must be a path, a list of paths or PIL images, a dataset, or pixels; got {type(images).__name__} of "
-            f"shape {shape} and type {dtype}. Pixels are uint8, or floats from 0 to 1, of shape (N, H, W), "
+            f"images must be a path, a list of paths or PIL images, a dataset, or pixels; got {type(images).__name__} "
+            f"of shape {shape} and type {dtype}. Pixels are uint8, or floats from 0 to 1, of shape (N, H, W), "
             "(N, H, W, C) or (N, C, H, W) with C = 1 or 3"
         )
     if is_float:
