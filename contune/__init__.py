@@ -1,5 +1,6 @@
 """Tuned contrastive learning: train, evaluate and export an image encoder.
 
+run = contune.train("photos/", epochs=50)       # or arrays, a torch Dataset, a Hugging Face dataset
 loss = contune.tcl_loss(z, labels)              # in your own training loop
 encoder = contune.load_encoder("runs/digits")   # the result of `contune train`
 """
@@ -8,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contune.api import train as train
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
+    "contune.api": ("train",),
     "contune.embedding": ("embed", "predict"),
     "contune.estimator": ("ContrastiveEncoder",),
     "contune.eval.retrieval": ("retrieval",),

@@ -249,6 +249,24 @@ class Config:
             assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
         return self.check()
 
+    def full_keys(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings by dotted keys, of which the last part is enough where only one has it: `epochs`, `lr`, `seed`.
+
+        A section stands for its name: `method="supcon"`, `optim="adamw"`.
+        """
+        method = settings.get("method.name", settings.get("method", self.method.name))
+        known = Config().override({"method.name": method}).flat()
+        full: dict[str, Any] = {}
+        for key, value in settings.items():
+            found = [name for name in known if key in (name, name.removesuffix(".name"))]
+            found = found or [name for name in known if name.endswith(f".{key}")]
+            if len(found) > 1:
+                raise UserError(f"setting {key!r} is ambiguous; write " + " or ".join(f"**{{{k!r}: …}}" for k in found))
+            if not found and "." not in key:
+                raise unknown("setting", key, [name.partition(".")[2] for name in known])
+            full[found[0] if found else key] = value
+        return full
+
     def check(self) -> "Config":
         for section, values in vars(self).items():
             check(self.method.settings if section == "method" else values, f"{section}.")

@@ -19,16 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from PIL import Image
 from pyarrow.csv import write_csv
 
-from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, folder_splits, path_as_text, split_folders, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
+from contune.data.memory import open_memory
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.data.table import JOINT, find_tables, read_rows
 from contune.device import choose_autocast, choose_device
@@ -43,9 +42,9 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
 _METADATA = "contune"
 
-Pictures = str | Path | Sequence[str | Path | Image.Image | np.ndarray]
-"""A folder with images at any depth, an image, a CSV that lists some, parquet, or a list of paths, PIL images or arrays
-(H, W, C)."""
+Pictures = Any
+"""A folder with images at any depth, an image, a CSV that lists some, parquet; or data that `contune.train` takes: a
+list of paths, PIL images or arrays (H, W, C), pixels, a torch or a Hugging Face dataset."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,14 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
         labels = _folder_labels(path, paths)
         if not paths:
             raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet")
-        listed = ImageSet(images=paths, names=list(map(path_as_text, paths)))
+        if label_column is not None:
+            raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
+        opened = ImageSet(images=paths, names=list(map(path_as_text, paths)))
     else:
-        listed = _listed(images)
-        labels = [None] * len(listed)
-    if label_column is not None:
-        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
-    return Source(len(listed), [lambda: (listed, labels)])
+        splits = open_memory(images, label_column)
+        opened, names = splits.train, splits.class_names
+        labels = [None] * len(opened) if opened.labels is None else [names[label] for label in opened.labels]
+    return Source(len(opened), [lambda: (opened, labels)])
 
 
 def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[str | None]]:
@@ -114,60 +114,6 @@ def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
     return [path_as_text(names[0]) if names else None for names in folders]
 
 
-def _listed(items: Sequence[str | Path | Image.Image | np.ndarray]) -> ImageSet:
-    """Paths, PIL images and arrays. PIL images are loaded now: workers would share their files and where they read."""
-    if not isinstance(items, Sequence) or not items:
-        raise UserError(
-            "images must be a folder, an image file, parquet, or a list of paths, PIL images or arrays; "
-            "for pixels call the encoder: contune.load_encoder(run)(uint8 tensor of shape (N, C, H, W))"
-        )
-    sources: list[Any] = []
-    names: list[str] = []
-    for number, item in enumerate(items):
-        if isinstance(item, Image.Image):
-            with suppress(Exception):  # Pillow raises nearly anything for a damaged picture, and again in `decode`
-                item.load()
-            sources.append(item)
-            names.append(f"images#{number}")
-        elif isinstance(item, np.ndarray):
-            sources.append(item)
-            names.append(f"images#{number}")
-        elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
-            sources.append(path)
-            names.append(path_as_text(path))
-        else:
-            raise UserError(f"item {number}, {item!r}, is neither a PIL image, an array nor the path of a file")
-    return ImageSet(images=sources, names=names)
-
-
-def image_set(images: Any) -> tuple[ImageSet, tuple[str, ...]]:
-    """For training: uint8 pixels (N, H, W) or (N, H, W, C), a list of paths or PIL images, or a folder of images.
-
-    Only a folder of class folders has labels; its class names are the second value.
-    """
-    if isinstance(images, str | Path):
-        folder = expanded(images)
-        if not folder.is_dir():
-            raise UserError(f"{str(folder)!r} is not a folder; use a folder of images or a list of paths")
-        splits = folder_splits(folder)
-        if splits.test is not None or splits.val is not None:
-            raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
-        return splits.train, splits.class_names
-    if isinstance(images, Sequence) and len(images) and isinstance(images[0], str | Path | Image.Image):
-        return _listed(images), ()
-    pixels = np.asarray(images)
-    x_NHWC = pixels[..., None] if pixels.ndim == 3 else pixels
-    if pixels.dtype != np.uint8 or x_NHWC.ndim != 4 or x_NHWC.shape[3] > MOST_CHANNELS or 0 in x_NHWC.shape:
-        raise UserError(
-            f"an array of {pixels.dtype} and shape {pixels.shape} is not a set of images; use uint8 (N, H, W) or "
-            f"(N, H, W, C) with up to {MOST_CHANNELS} channels. For floats from 0 to 1: "
-            "(images * 255).round().astype('uint8')"
-        )
-    x_NCHW = torch.from_numpy(np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)))
-    names = [f"images#{number}" for number in range(len(x_NCHW))]
-    return ImageSet(images=x_NCHW, names=names), ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
     """A batch of images with their embeddings."""
@@ -192,7 +138,7 @@ def embed(
     workers: int | None = None,
     label_column: str | None = None,
 ) -> Iterator[Embedded]:
-    """Embed a folder, an image, parquet, or a list of paths or PIL images, one batch at a time.
+    """Embed a folder, an image, parquet, a list of paths or PIL images, pixels or a dataset, one batch at a time.
 
         for part in contune.embed("runs/photos", "photos/"):
             index.add(part.paths, part.embeddings)
@@ -200,7 +146,7 @@ def embed(
     `run` is a run folder, or an encoder from `contune.load_encoder`, which moves to the device and keeps its mode.
     Images are prepared as in training. An image that cannot be decoded is listed in the `broken` of its batch, or
     raises with broken="stop". `workers` processes decode. [default: one per core] `label_column` chooses a column of a
-    parquet file.
+    parquet file or of a Hugging Face dataset.
     """
     if broken not in ("skip", "stop"):
         raise unknown("value for broken images", broken, ("skip", "stop"))
@@ -368,16 +314,18 @@ class Predicted:
         return score("classifier", p_NK, labels_N, self.class_names, protocol="", split="")
 
 
-def predict(run: str | Path, images: Pictures | Source, **options: Any) -> Iterator[Predicted]:
-    """Predict the classes of a folder, an image, parquet, or a list, one batch at a time.
+def predict(
+    run: str | Path, images: Pictures | Source, *, encoder: ImageEncoder | None = None, **options: Any
+) -> Iterator[Predicted]:
+    """Predict the classes of images in any form that `contune.embed` takes, one batch at a time.
 
         for part in contune.predict("runs/photos", "new-photos/"):
             print(*zip(part.paths, part.classes))
 
-    Cross-entropy trained its classifier with the encoder; other methods use the linear probe. `options` are those of
-    `contune.embed`.
+    Cross-entropy trained its classifier with the encoder; other methods use the linear probe. `encoder` is that of the
+    run if it is loaded already. `options` are those of `contune.embed`.
     """
-    encoder, classifier = load_encoder(run), load_classifier(Path(run))
+    encoder, classifier = encoder or load_encoder(run), load_classifier(Path(run))
     return (
         Predicted(
             paths=part.paths,

@@ -13,26 +13,25 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from contune.config import Config
 from contune.console import progress, redirected
-from contune.data import Dataset, ImageSet
-from contune.data.datasets import measure
+from contune.data import ImageSet
 from contune.data.loader import build_loader
+from contune.data.memory import open_memory
 from contune.device import choose_device
-from contune.embedding import image_set
 from contune.errors import UserError
 from contune.eval.probes import extract_features
 from contune.files import make_parent, write_atomic
 from contune.models import ImageEncoder, load_encoder, save_encoder
-from contune.models.saved import ENCODER_FILE
+from contune.models.saved import ENCODER_FILE, own_name
 from contune.recipes import for_method
 from contune.run import RunFolder
 from contune.training.log import read_metrics
-from contune.training.setup import build_method, open_setup
+from contune.training.setup import Own, build_method, open_setup
 from contune.training.trainer import Trainer
 
 DEFAULT_SIZE = 128  # side in pixels for pictures and files, whose own sizes differ
@@ -44,11 +43,11 @@ _FIT_LOCK = RLock()
 class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # sklearn has no types
     """An image encoder that `fit` trains by contrastive learning. `transform` returns its features.
 
-    Images are a uint8 array (N, H, W) or (N, H, W, C), a list of PIL pictures or paths, or the path of a folder. The
-    method uses labels `y` if you pass them; a folder of class folders brings its own. Without labels, TCL learns from
-    three views of each image.
+    Images are arrays or tensors, (N, H, W), (N, H, W, C) or (N, C, H, W), of uint8 or of floats from 0 to 1, a list of
+    PIL pictures or paths, the path of a folder, or a dataset that `contune.train` takes. The method uses labels `y` if
+    you pass them; a folder of class folders brings its own. Without labels, TCL learns from three views of each image.
 
-    encoder: `resnet18`, `resnet-mini`, … or any timm model.
+    encoder: `resnet18`, `resnet-mini`, … or any timm model; or your own module, of which `fit` trains a copy.
     weights: start from a run folder, an export, a file with a state dict, or timm's weights by name. The network, its
         input size and its normalization follow them.
     method: `tcl`, `supcon`, `simclr`, `byol`, … as in `contune train`.
@@ -62,7 +61,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     After `fit`: `encoder_` (a torch Module), `classes_` if there are labels, `history_` (metrics by step), `config_`.
     """
 
-    encoder: str = "resnet18"
+    encoder: str | torch.nn.Module = "resnet18"
     _: KW_ONLY
     weights: str | None = None
     method: str = "tcl"
@@ -79,27 +78,23 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def fit(self, X: Any, y: Any = None) -> "ContrastiveEncoder":
         """Train the encoder on images, with labels if there are any."""
-        images, class_names = image_set(X)
-        classes = np.array(class_names) if class_names else None
+        classes = None
         if y is not None:
-            check_consistent_length(images, y)
             targets = column_or_1d(y)
             check_classification_targets(targets)
             classes, indices = np.unique(targets, return_inverse=True)
-            images = ImageSet(images=images.images, labels=torch.from_numpy(indices).long(), names=images.names)
+            X = (X, indices)
+        splits = open_memory(X)
+        if splits.class_names and classes is None:
+            classes = np.array(splits.class_names)
         devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
         # Training seeds torch: keep the caller's random state, and let threads take turns.
         with TemporaryDirectory() as folder, self._quiet(), _FIT_LOCK, torch.random.fork_rng(devices=devices):
-            own = measure(images)
-            own_size = own.image_size if isinstance(images.images, torch.Tensor) else DEFAULT_SIZE
-            size = own_size if self.image_size is None else self.image_size
-            config = self._config(images, size)
-            names = () if classes is None else tuple(map(str, classes))
-            traits: dict[str, Any] = vars(own) | {"image_size": size}
-            dataset = Dataset(name="this data", train=images, test=None, val=None, class_names=names, **traits)
-            setup = open_setup(config, dataset=dataset)
+            config = self._config(splits.train)
+            module = self.encoder if isinstance(self.encoder, torch.nn.Module) else None
+            setup = open_setup(config, own=Own(data=splits, encoder=module))
             method = build_method(setup)
-            trainer = Trainer(setup, method, setup.loader(images, "images"), RunFolder(folder))
+            trainer = Trainer(setup, method, setup.loader(setup.dataset.train, "images"), RunFolder(folder))
             with trainer.open_log() as log:
                 trainer.fit(log)
             self.history_ = read_metrics(Path(folder))
@@ -113,7 +108,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def transform(self, X: Any) -> np.ndarray:
         """Features (N, D), float32, of images in any form that `fit` accepts and of any size."""
         check_is_fitted(self, "encoder_")
-        images, spec = image_set(X)[0], self.encoder_.spec
+        images, spec = open_memory(X).train, self.encoder_.spec
         device = choose_device(self.device)
         loader = build_loader(
             images.as_seen_with(spec.resize, spec.bits, spec.ranges),
@@ -133,7 +128,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if RunFolder(folder).config_file.exists():
             raise UserError(f"{folder} holds a run, whose encoder this would replace; choose another folder")
         seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else None
-        parameters = self.get_params() | {"random_state": seed}
+        encoder = self.encoder if isinstance(self.encoder, str) else self.encoder_.spec.encoder
+        parameters = self.get_params() | {"random_state": seed, "encoder": encoder}
         classes = self.classes_.tolist() if hasattr(self, "classes_") else None
         values = {"parameters": parameters, "classes": classes, "config": self.config_, "history": self.history_}
         text = json.dumps(values, indent=2, default=np.generic.item) + "\n"
@@ -142,8 +138,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         write_atomic(folder / ESTIMATOR_FILE, text)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "ContrastiveEncoder":
-        """A fitted estimator from a folder that `save` wrote."""
+    def load(cls, folder: str | Path, encoder: torch.nn.Module | None = None) -> "ContrastiveEncoder":
+        """A fitted estimator from a folder that `save` wrote. If it has a module of your own, pass one as `encoder`."""
         try:
             values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
             estimator = cls(**values["parameters"])
@@ -152,7 +148,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 estimator.classes_ = np.array(values["classes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder} is not a folder that ContrastiveEncoder.save wrote: {error}") from None
-        estimator.encoder_ = load_encoder(folder)
+        estimator.encoder_ = load_encoder(folder, encoder)
+        estimator.encoder = encoder or estimator.encoder
         return estimator
 
     def __sklearn_tags__(self) -> Any:
@@ -165,10 +162,14 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _n_features_out(self) -> int:
         return self.encoder_.num_features  # for get_feature_names_out
 
-    def _config(self, images: ImageSet, size: int) -> Config:
+    def _config(self, images: ImageSet) -> Config:
+        size, pixels = self.image_size, images.images
+        if size is None:
+            size = min(pixels.shape[2:]) if isinstance(pixels, torch.Tensor) else DEFAULT_SIZE
         has_labels, pretrained = images.labels is not None, self.weights is not None
         config = for_method(self.method, has_labels=has_labels, size=size, pretrained=pretrained)
         config.run.loggers, config.eval.online = (), False
+        config.data.val_fraction = config.data.test_fraction = 0.0
         config.optim.batch_images = min(config.optim.batch_images, len(images))
         if self.augmentation is not None or self.views is not None:
             config.augment.per_view = ()  # the parameters set one policy for all views
@@ -177,7 +178,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "model.weights": self.weights,
             "augment.policy": self.augmentation,
             "augment.views": self.views,
-            "model.encoder": self.encoder,
+            "model.encoder": self.encoder if isinstance(self.encoder, str) else own_name(self.encoder),
+            "run.engine": None if isinstance(self.encoder, str) else "eager",
             "optim.epochs": self.epochs,
             "optim.batch_images": self.batch_size,
             "optim.lr": self.learning_rate,

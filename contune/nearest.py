@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from contune.console import plural, progress
 from contune.data import ImageSet
 from contune.data.decode import Broken
+from contune.data.memory import UNNAMED
 from contune.data.parquet import read_shards
-from contune.embedding import Embedded, embed, encoder_of, none_decoded, open_source, read_embeddings
+from contune.embedding import Embedded, Pictures, embed, encoder_of, none_decoded, open_source, read_embeddings
 from contune.errors import UserError
 from contune.files import expanded, write_atomic
-from contune.models.saved import load_encoder
+from contune.models.saved import ImageEncoder, load_encoder
 from contune.report.page import escape, header, page, shorten, thumbnail
 
 MOST_QUERIES = 100
@@ -45,33 +46,39 @@ class Found:
 
 def search(
     run: str | Path,
-    images: str | Path,
-    query: str | Path,
+    images: Pictures,
+    query: Pictures,
     *,
     k: int = 10,
     device: str = "auto",
     workers: int | None = None,
     skipped: list[Broken] | None = None,
+    encoder: ImageEncoder | None = None,
 ) -> list[Found]:
     """The `k` images most similar to each query, of equals the first, without the query's own file.
 
-    `images` is a folder, a file or parquet, or a table of embeddings that `contune embed` wrote. `query` is an image or
-    a folder of a few. Images that could not be decoded are added to `skipped`.
+    `images` is a table of embeddings that `contune embed` wrote, or images in any form that `contune.embed` takes.
+    `query` is an image, a folder of a few, or a few images in memory. Images that could not be decoded are added to
+    `skipped`. `encoder` is that of the run if it is loaded already.
     """
     if k < 1:
         raise UserError(f"k={k} is not possible; use 1 or more")
-    encoder, queries, skipped = load_encoder(run), open_source(query), [] if skipped is None else skipped
+    encoder = encoder or load_encoder(run)
+    queries, skipped = open_source(query), [] if skipped is None else skipped
     if queries.num > MOST_QUERIES:
         raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
     (asked,) = embed(encoder, queries, device=device, broken="stop")
     asked_QD = F.normalize(torch.from_numpy(asked.embeddings), dim=1)
-    place = expanded(images)
-    if encoder_of(place) is None:
+    place = expanded(images) if isinstance(images, str | Path) else None
+    if place is None or encoder_of(place) is None:
         source = open_source(images)
         total, parts = source.num, embed(encoder, source, device=device, workers=workers)
     else:
         total, parts = int(pq.read_metadata(place).num_rows), read_embeddings(place, Path(run))
-    k, found, num = min(k, max(total, 1)), [Found(path, []) for path in asked.paths], 0
+    k, num = min(k, max(total, 1)), 0
+    found: list[Found] = []
+    for path in asked.paths:  # images in memory are numbered, and the query is none of those it is compared with
+        found.append(Found(path.replace(UNNAMED, "query#") if path.startswith(UNNAMED) else path, []))
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)

@@ -13,6 +13,8 @@ from contune.files import check_new_folder, folder_lock, make_parent, write_atom
 from contune.models.saved import ENCODER_FILE
 
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
+EXTENDABLE = ["optim.epochs"]
+"""What may change when a run is trained further."""
 RESULT_KEYS = {
     "method", "data", "encoder", "split", "epochs", "seed", "seconds", "views_per_second", "measures", "config",
     "hardware", "versions", "git_revision", "finished",
@@ -37,9 +39,10 @@ class RunFolder:
             return
         different = Config.load(self.config_file).differences(config)
         if different:
+            more = f" (`contune train --continue {self.path}` trains it further)" if different == EXTENDABLE else ""
             raise UserError(
                 f"{self.path} holds a run with another {', '.join(different)}; "
-                "choose another folder with --out, or remove this one"
+                f"choose another folder with --out, or remove this one{more}"
             )
 
     @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import MISSING, field, fields
 from itertools import pairwise
 from math import isinf
 from operator import ge, gt, le
+from pathlib import PurePath
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from contune.errors import UserError, unknown
@@ -51,8 +52,10 @@ def check(settings: Any, prefix: str) -> None:
 def parse(value: Any, annotation: Any, key: str) -> Any:
     """The value of a text, or of a number or list from JSON, under a type annotation.
 
-    `none` is None where the annotation allows it. An int is a valid float; a bool is no number.
+    `none` is None where the annotation allows it. An int is a valid float; a bool is no number. NumPy's numbers and
+    paths are those of Python.
     """
+    value = value.item() if hasattr(value, "item") else str(value) if isinstance(value, PurePath) else value
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         if type(None) in arguments and (value is None or str(value).lower() in ("none", "null", "")):

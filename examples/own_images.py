@@ -7,6 +7,7 @@ The command line does the same: contune train images data.path=FOLDER
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from PIL import Image
@@ -14,19 +15,17 @@ from sklearn.datasets import load_digits
 
 import contune
 from contune.data import load_dataset
-from contune.recipes import find_recipe
-from contune.run import RunFolder
-from contune.training.session import train
+from contune.models import ImageEncoder
 
-SETTINGS = (
-    "data.image_size=8",  # photos want the recipe's own size, and its augmentation with flips and color jitter
-    "augment.policy=digits",
-    "model.encoder=resnet-mini",
-    "optim.epochs=4",
-    "optim.batch_images=32",
-    "run.loggers=none",
-    "run.report=false",
-)
+SETTINGS: dict[str, Any] = {
+    "image_size": 8,  # photos want the recipe's own size, and its augmentation with flips and color jitter
+    "policy": "digits",
+    "encoder": "resnet-mini",
+    "epochs": 4,
+    "batch_images": 32,
+    "loggers": (),
+    "report": False,
+}
 
 
 def make_folder(folder: Path) -> None:
@@ -38,9 +37,8 @@ def make_folder(folder: Path) -> None:
         Image.fromarray((pixels * 255 / 16).astype("uint8")).save(path)
 
 
-def show_neighbors(run: Path, photos: Path) -> None:
+def show_neighbors(encoder: ImageEncoder, photos: Path) -> None:
     """For one held-out image of each class, the most similar training images."""
-    encoder = contune.load_encoder(run)
     dataset = load_dataset(str(photos))
     assert dataset.test is not None
     assert dataset.test.labels is not None
@@ -59,12 +57,11 @@ def show_neighbors(run: Path, photos: Path) -> None:
 
 def main() -> None:
     with TemporaryDirectory() as name:
-        photos, run = Path(name) / "photos", Path(name) / "run"
+        photos = Path(name) / "photos"
         make_folder(photos)
-        config = find_recipe("images")().override([f"data.path={photos}", *SETTINGS])
-        result = train(config, RunFolder(run))
-        print(f"linear probe: {result['linear_top1']:.1f} %")
-        show_neighbors(run, photos)
+        run = contune.train(photos, encoder="resnet-mini", out=Path(name) / "run", **SETTINGS)
+        print(f"linear probe: {run.result['linear_top1']:.1f} %")
+        show_neighbors(run.encoder, photos)
 
 
 if __name__ == "__main__":

@@ -169,9 +169,9 @@ def test_labels_of_parquet_are_those_of_training(
 @pytest.mark.parametrize(
     ("images", "options", "word"),
     [
-        ([], {}, "must be a folder"),
-        (pixels(0), {}, "must be a folder"),
-        (None, {}, "must be a folder"),
+        ([], {}, "must be a path"),
+        (pixels(0), {}, "must be a path"),
+        (None, {}, "must be a path"),
         (["nowhere.png"], {}, "item 0"),
         ([Image.fromarray(pixels(0)), 1], {}, "item 1"),
         ("photos", {"label_column": "kind"}, "only for parquet"),

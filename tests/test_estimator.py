@@ -62,6 +62,20 @@ def test_it_starts_from_weights(fitted: ContrastiveEncoder, tmp_path: Path) -> N
     torch.testing.assert_close(first, second, rtol=0, atol=1e-6)
 
 
+def test_a_module_of_your_own(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    own = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 12))
+    estimator = clone(ContrastiveEncoder(own, epochs=1, augmentation="digits", batch_size=32, random_state=0))
+    estimator.fit(torch.from_numpy(DIGITS[:NUM, None]) / 255, LABELS[:NUM])
+    features_ND = estimator.transform(DIGITS[:5])
+    assert features_ND.shape == (5, 12)
+    assert not torch.equal(estimator.encoder_.backbone.state_dict()["1.weight"], own.state_dict()["1.weight"])
+    estimator.save(tmp_path)
+    with pytest.raises(UserError, match="module of your own"):
+        ContrastiveEncoder.load(tmp_path)
+    np.testing.assert_array_equal(ContrastiveEncoder.load(tmp_path, own).transform(DIGITS[:5]), features_ND)
+
+
 def test_a_pipeline_can_be_searched() -> None:
     pipeline = Pipeline([("encode", quick()), ("classify", LogisticRegression(max_iter=500))])
     grid = {"encode__settings": [{"method.k1": 0}, {"method.k1": 500}]}
@@ -89,7 +103,9 @@ def test_every_form_of_the_same_images_gives_the_same_features(fitted: Contrasti
     expected_ND = fitted.transform(DIGITS[:6])
     colors = np.repeat(DIGITS[:6, ..., None], 3, axis=3)
     pictures[0], pictures[1] = pictures[0].convert("RGBA"), pictures[1].convert("CMYK").convert("L")
-    for form in (DIGITS[:6, ..., None], colors, pictures, paths, list(map(str, paths)), tmp_path, str(tmp_path)):
+    arrays = (DIGITS[:6, ..., None], DIGITS[:6, None], DIGITS[:6] / 255, colors)
+    tensors = (torch.from_numpy(DIGITS[:6, None]), torch.from_numpy(colors).permute(0, 3, 1, 2) / 255)
+    for form in (*arrays, *tensors, pictures, paths, list(map(str, paths)), tmp_path, str(tmp_path)):
         np.testing.assert_allclose(fitted.transform(form), expected_ND, rtol=1e-5, atol=1e-6)
 
 
@@ -129,7 +145,8 @@ def test_save_and_load(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "parameters", "word"),
     [
-        (DIGITS[:9] / 255, None, {}, "float64"),
+        (DIGITS[:9] * 1.0, None, {}, "between 0 and 1"),
+        (DIGITS[:9].astype(int), None, {}, "int64"),
         (DIGITS[0], None, {}, "shape"),
         ([Image.fromarray(DIGITS[0]), 3], None, {}, "item 1"),
         ("nowhere/", None, {}, "nowhere"),

@@ -7,7 +7,9 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PREPARED = (
@@ -58,6 +60,21 @@ def test_features_are_better_than_what_they_started_from(
     assert after > before + gain
 
 
+def test_the_notebook_runs_and_is_stored_without_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    notebook = nbformat.reads((EXAMPLES / "notebook.ipynb").read_text(), as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in cells)
+    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    results = [cell.outputs[-1].data["text/plain"] for cell in cells if cell.source.endswith(("\nrun", "accuracy"))]
+    assert "kNN" in results[0]
+    assert float(re.findall(r"[\d.]+", results[1])[-1]) > 0.7
+
+
 def test_the_readme_links_every_example() -> None:
     readme = (EXAMPLES.parent / "README.md").read_text()
-    assert [path.name for path in EXAMPLES.glob("*.py") if f"(examples/{path.name})" not in readme] == []
+    assert [
+        path.name
+        for path in (*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb"))
+        if f"(examples/{path.name})" not in readme
+    ] == []

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 APPS = {
+    "api",
     "check",
     "cli",
     "doctor",

@@ -117,17 +117,18 @@ def options(
         raise typer.Exit
 
 
-def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
-    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]...
-
-    The first word is the recipe unless it is a KEY=VALUE. With overrides the name ends in a hash of the settings.
-    """
-    from contune.recipes import find_recipe
-
+def split_recipe(arguments: list[str] | None) -> tuple[str, list[str]]:
+    """The recipe and the overrides, from [RECIPE] [KEY=VALUE]... The first word is the recipe unless it has a `=`."""
     words = arguments or []
-    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
-    config = find_recipe(recipe)().override(overrides)
-    return recipe, overrides, config, f"{recipe}-{config.fingerprint()}" if overrides else recipe
+    return (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
+
+
+def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
+    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]..."""
+    from contune.recipes import configure
+
+    recipe, overrides = split_recipe(arguments)
+    return recipe, overrides, *configure(recipe, overrides)
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -6,9 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
+from contune.cli import (
+    Arguments,
+    Overrides,
+    Parallel,
+    Run,
+    Seeds,
+    app,
+    parse_choice,
+    parse_seeds,
+    refuse_torchrun,
+    split_recipe,
+)
 from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
+from contune.settings import split_assignment
 from contune.training.signals import stoppable
 
 
@@ -21,6 +33,10 @@ def train(
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
+    extends: Annotated[
+        Path | None,
+        typer.Option("--continue", metavar="RUN", help="Train this run further, to a larger optim.epochs."),
+    ] = None,
 ) -> None:
     """Train an encoder, evaluate it and write a report.
 
@@ -32,19 +48,27 @@ def train(
     `contune train images data.path=photos/ optim.epochs=100`
 
     `contune train digits --seeds 3`
+
+    `contune train --continue runs/photos optim.epochs=200`
     """
+    if extends is not None and seeds:
+        raise UserError("--continue trains one run further; leave out --seeds")
     if parallel is not None and not seeds:
         raise UserError(f"--parallel {parallel} needs --seeds, such as --seeds 3")
     with stoppable():  # from here on, because importing the libraries takes seconds
         if seeds:
             _train_seeds(arguments or [], parse_seeds(seeds), parallel, out)
             return
-        _, _, config, name = parse_choice(arguments)
-        from contune.report import train_and_report
+        from contune import api
         from contune.run import RunFolder
 
-        folder = RunFolder(out or Path("runs") / name)
-        result = train_and_report(config, folder)
+        recipe, overrides = split_recipe(arguments)
+        settings: dict[str, Any] = dict(map(split_assignment, overrides if extends is None else arguments or []))
+        if extends is None:
+            run = api.train(recipe=recipe, out=out, **settings)
+        else:
+            run = api.Run(extends, {}).extend(out, **settings)
+        folder, result = RunFolder(run.folder), run.result
         if not result:
             return  # not the main process
         say()

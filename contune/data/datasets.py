@@ -41,7 +41,7 @@ DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
 
 
 def load_dataset(
-    name_or_path: str,
+    source: str | Splits,
     *,
     root: str | None = None,
     classes: str | None = None,
@@ -55,7 +55,7 @@ def load_dataset(
     channels: int | None = None,
     imbalance: float = 1.0,
 ) -> Dataset:
-    """Open a named data set, an image folder, a CSV file that lists images, parquet or a folder of parquet shards.
+    """Open a named data set, an image folder, a CSV file that lists images, parquet shards, or splits in memory.
 
     A name takes precedence over a folder of the same name; write `./digits` for the folder. `root` is where a named
     data set lies, `classes` is imagenet100's class list, `label_column` chooses a column of parquet or CSV.
@@ -70,7 +70,10 @@ def load_dataset(
     """
     if broken not in BROKEN:
         raise unknown("value for broken images", broken, BROKEN)
-    splits = open_splits(name_or_path, root=root, classes=classes, label_column=label_column)
+    if isinstance(source, Splits):
+        splits = source
+    else:
+        splits = open_splits(source, root=root, classes=classes, label_column=label_column)
     splits, skipped = _without_broken(splits, channels or 0) if broken == "skip" else (splits, ())
     splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
     train, test, val = splits.train, splits.test, splits.val
@@ -83,12 +86,12 @@ def load_dataset(
         train, val = _hold_out(train, val_fraction, split_seed)
     if imbalance > 1:
         if train.labels is None or train.labels.dim() == 2:
-            raise UserError(f"data.imbalance needs one label per image, which {name_or_path!r} lacks; set it to 1")
+            raise UserError("data.imbalance needs one label per image, which this data lacks; set it to 1")
         train = train.subset(long_tail(train.labels, imbalance))
     traits = splits.traits or measure(train, full_range, channels)
     levels: dict[str, Any] = {"bits": traits.bits, "ranges": traits.ranges}
     return Dataset(
-        name=name_or_path,
+        name="this data" if isinstance(source, Splits) else source,
         train=replace(train, **levels),
         test=None if test is None else replace(test, **levels),
         val=None if val is None else replace(val, **levels),

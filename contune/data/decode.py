@@ -59,8 +59,10 @@ class ByteRange(NamedTuple):
     length: int
 
 
-Encoded = str | bytes | ByteRange | Image.Image | np.ndarray
-"""A picture file: its path, its bytes, or where its bytes are; or an open picture; or an array of its values."""
+Stored = str | bytes | ByteRange | Image.Image | np.ndarray
+Encoded = Stored | Callable[[], Stored]
+"""A picture file: its path, its bytes, or where its bytes are; an open picture; an array of its values; or a function
+that returns one of these."""
 Ranges = tuple[tuple[float, float], ...]
 """For each channel, or for all of them, the values that become the levels 0 and 255."""
 
@@ -196,6 +198,8 @@ def open_picture(source: Encoded, name: str, channels: int = 0) -> Image.Image |
 
     Returns values (H, W, C) for pictures that Pillow has no mode for, and for a number of channels other than 1 and 3.
     """
+    if callable(source):
+        source = source()
     if isinstance(source, np.ndarray):
         return _as_picture(source, name, any_order=True)
     if isinstance(source, Image.Image):

@@ -96,7 +96,9 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
         if own_label is not None:
             values[split] = own_values
-    labels, class_names = class_positions(values, names_in_metadata(schemas["train"], label), f"{label!r} of {path}")
+    labels, class_names = class_positions(
+        values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}"
+    )
     parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
     return Splits(
         train=parts["train"],
@@ -213,7 +215,7 @@ def class_positions(
     sets = {split: [v if isinstance(v, list) else [v] for v in column] for split, column in values.items()}
     different = {value for column in sets.values() for row in column for value in row}
     if not all(isinstance(value, int | str) for value in different):
-        raise UserError(f"column {where} must hold an integer or string in every row; choose another label column")
+        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
     position = {value: number for number, value in enumerate(sorted(different))}
     labels = {
         split: torch.tensor([position[value] for row in column for value in row]) for split, column in sets.items()
@@ -228,9 +230,7 @@ def class_positions(
         return labels, tuple(map(str, position))
     outside = [value for value in position if not 0 <= value < len(names)]
     if outside:
-        raise UserError(
-            f"label {outside[0]} in column {where} is outside its {len(names)} class names; drop those rows"
-        )
+        raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
     return labels, tuple(names[value] for value in position)
 
 

@@ -1,5 +1,6 @@
-"""Encoders: any timm model by name, with a stem that fits small images."""
+"""Encoders: any timm model by name, with a stem that fits small images, or a module of your own."""
 
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -15,12 +16,20 @@ MINI = {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
 """What makes `resnet-mini` of ResNet-18: one basic block per stage and half of its widths, 1.2 M parameters."""
 SMALL_IMAGE = 32
 """`stem=auto` builds the 3×3 stem for images of up to this many pixels per side."""
+OWN_MODULE = "module:"
+"""What the name of an encoder begins with that is a module of the user."""
 TOO_SMALL = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
 """What timm's model families raise if an image is too small for them."""
 
 
 def build_encoder(
-    name: str, *, channels: int = 3, image_size: int = 32, stem: str = "auto", norm: str = "batch"
+    name: str,
+    *,
+    channels: int = 3,
+    image_size: int = 32,
+    stem: str = "auto",
+    norm: str = "batch",
+    own: nn.Module | None = None,
 ) -> nn.Module:
     """An encoder from images (N, channels, size, size) to features (N, encoder.num_features).
 
@@ -29,16 +38,21 @@ def build_encoder(
     stem: for ResNets. `cifar` is a 3×3 convolution of stride 1 without max-pooling, which the paper uses for 32-pixel
         images. `imagenet` keeps timm's 7×7 convolution of stride 2. `auto` chooses by image size.
     norm: for ResNets. `group` replaces batch-norm, for batches that are too small for it.
+    own: use a copy of this module instead. Name, stem and norm do not matter then.
     """
     if stem not in STEMS:
         raise unknown("stem", stem, STEMS)
     if norm not in NORMS:
         raise unknown("norm", norm, NORMS)
-    check_encoder_name(name)
+    if own is None:
+        check_encoder_name(name)
     try:
-        encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
-        if stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE):
-            _use_cifar_stem(encoder, name, channels, required=stem == "cifar")
+        if own is not None:
+            encoder = deepcopy(own).cpu()
+        else:
+            encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
+            if stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE):
+                _use_cifar_stem(encoder, name, channels, required=stem == "cifar")
         # By a trial: for some families of timm, num_features is not the width of the output.
         with torch.no_grad():
             features_ND: Tensor = encoder.eval()(torch.zeros(1, channels, image_size, image_size))
@@ -57,6 +71,12 @@ def build_encoder(
 
 
 def check_encoder_name(name: str) -> None:
+    if name.startswith(OWN_MODULE):
+        kind = name.removeprefix(OWN_MODULE).rpartition("-")[0]
+        raise UserError(
+            f"this encoder is a module of your own, {kind}, which contune cannot build. In Python, pass one: "
+            f"contune.load_encoder(RUN, encoder={kind}(...))."
+        )
     if name != RESNET_MINI and not device.timm.is_model(name):
         raise unknown("encoder", name, [RESNET_MINI, *device.timm.list_models()])
 

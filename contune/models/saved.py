@@ -30,7 +30,7 @@ from contune.data.images import distinct
 from contune.errors import UserError
 from contune.files import atomic_file
 from contune.hub import local
-from contune.models.encoders import build_encoder, has_small_stem
+from contune.models.encoders import OWN_MODULE, build_encoder, has_small_stem
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 CONFIG_FILE, TIMM_FILE, SPEC_KEY = "config.json", "model.safetensors", "contune"
@@ -59,9 +59,10 @@ class EncoderSpec:
     ranges: Ranges = ()
     """Which values become 0 and 255, if its data are floats or other arrays."""
 
-    def build(self) -> nn.Module:
+    def build(self, own: nn.Module | None = None) -> nn.Module:
+        """The encoder with new weights, or a copy of a module of your own."""
         return build_encoder(
-            self.encoder, channels=self.channels, image_size=self.image_size, stem=self.stem, norm=self.norm
+            self.encoder, channels=self.channels, image_size=self.image_size, stem=self.stem, norm=self.norm, own=own
         )
 
 
@@ -114,10 +115,11 @@ def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
     _write(path, backbone.state_dict(), asdict(spec))
 
 
-def load_encoder(path: str | Path) -> ImageEncoder:
+def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEncoder:
     """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU.
 
     `hf:OWNER/NAME` is an export on the Hugging Face Hub.
+    encoder: if the run trained a module of your own, such a module. A copy of it gets the trained weights.
     """
     if not isinstance(path, str | Path):
         raise UserError(f"load_encoder takes a run folder or its {ENCODER_FILE}, got a {type(path).__name__}.")
@@ -138,7 +140,7 @@ def load_encoder(path: str | Path) -> ImageEncoder:
         spec = _checked_spec(about)
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
-    backbone = spec.build()
+    backbone = spec.build(encoder)
     try:
         if for_timm and has_small_stem(backbone):
             tensors = stem_from_timm(tensors, spec.channels)
@@ -172,6 +174,12 @@ def stem_from_timm(weights: dict[str, Tensor], channels: int) -> dict[str, Tenso
     }
     others = {name: value for name, value in weights.items() if not name.startswith("maxpool.")}
     return {**others, **norm, "conv1.weight": ours_KC33}
+
+
+def own_name(module: nn.Module) -> str:
+    """`module:SmallNet-1a2b3c4d`, with a digest of its weights: other weights to start from make another run."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    return f"{OWN_MODULE}{type(module).__name__}-{_digest(tensors, '')[:8]}"
 
 
 class Weights(NamedTuple):

@@ -3,9 +3,10 @@
 Here are those for scikit-learn's 8×8 digits, the embedded default, and for your own images.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.errors import UserError, unknown
@@ -109,6 +110,12 @@ def find_recipe(name: str) -> Recipe:
     if name not in RECIPES:
         raise unknown("recipe", name, RECIPES)
     return RECIPES[name]
+
+
+def configure(name: str, overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Config, str]:
+    """A recipe with overrides, and the name of its run folder, which then ends in a hash of all settings."""
+    config = find_recipe(name)().override(overrides)
+    return config, f"{name}-{config.fingerprint()}" if overrides else name
 
 
 def by_data() -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,10 +24,10 @@ from contune.files import atomic_file
 from contune.methods.base import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
-from contune.run import RunFolder
+from contune.run import EXTENDABLE, RunFolder
 from contune.training.engine import CapturedStep, can_capture
-from contune.training.log import build_result, check_loggers, downsampled, read_metrics
-from contune.training.setup import Setup, build_method, open_setup
+from contune.training.log import CHECKPOINT, METRICS, build_result, check_loggers, downsampled, read_metrics
+from contune.training.setup import Own, Setup, build_method, open_setup
 from contune.training.signals import stoppable
 from contune.training.trainer import Trainer
 
@@ -38,22 +39,49 @@ WriteReport = Callable[..., None]
 """Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
 
-def train(config: Config, folder: str | Path | RunFolder, *, write_report: WriteReport | None = None) -> dict[str, Any]:
+def train(
+    config: Config,
+    folder: str | Path | RunFolder,
+    *,
+    write_report: WriteReport | None = None,
+    own: Own | None = None,
+    extends: RunFolder | None = None,
+) -> dict[str, Any]:
     """Train, evaluate and report into `folder`, resuming what an earlier call has begun. Returns its result.json.
 
+    own: data, an encoder or a transform of yours, in place of what the config names.
+    extends: a run to train further, in its own folder or from a copy of its checkpoint in `folder`.
     Of several processes only the first returns a result, the others {}.
     """
     folder = RunFolder(folder)
     with stoppable(), distributed.process_group(choose_device(config.run.device)):
-        folder.check(config.check())
+        config.check()
+        if extends is not None:
+            check_extension(config, extends)
+        if extends is None or extends.path.resolve() != folder.path.resolve():
+            folder.check(config)
         finished = folder.result()
-        if finished is not None:
+        if finished is not None and finished["epochs"] == config.optim.epochs:
             say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
             return finished
-        return _train(config, folder, write_report)
+        return _train(config, folder, write_report, own, extends)
 
 
-def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) -> dict[str, Any]:
+def check_extension(config: Config, run: RunFolder) -> None:
+    """Whether a run may be trained further with this config."""
+    before = run.config()
+    different = set(before.differences(config)) - {*EXTENDABLE}
+    if different:
+        raise UserError(f"a run continues with its own {', '.join(sorted(different))}; change only optim.epochs")
+    if config.optim.epochs < before.optim.epochs:
+        raise UserError(f"{run.path} has {before.optim.epochs} epochs; set optim.epochs to the new total, not to fewer")
+    if not (run.path / CHECKPOINT).exists():
+        raise UserError(f"{run.path} has no {CHECKPOINT} to continue from; train it first")
+
+
+def _train(
+    config: Config, folder: RunFolder, write_report: WriteReport | None, own: Own | None, extends: RunFolder | None
+) -> dict[str, Any]:
     stages: dict[str, float] = {}
     since = time.monotonic()
 
@@ -64,7 +92,7 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
 
     # Load and build. Whatever can be wrong with the input shows here, before anything is written.
     check_loggers(config.run.loggers)
-    setup = open_setup(config)
+    setup = open_setup(config, own=own)
     method = build_method(setup)
     train_loader = setup.loader(setup.dataset.train, "train images")
     test_set, test_loader = setup.eval_set(), None
@@ -81,6 +109,11 @@ def _train(config: Config, folder: RunFolder, write_report: WriteReport | None) 
     with ExitStack() as opened:
         if distributed.is_main():
             opened.enter_context(folder.opened(config))
+            folder.result_file.unlink(missing_ok=True)  # of fewer epochs
+            if extends is not None and not (folder.path / CHECKPOINT).exists():
+                for name in (METRICS, CHECKPOINT):
+                    with atomic_file(folder.path / name) as part:
+                        shutil.copyfile(extends.path / name, part)
         distributed.barrier()
         if distributed.is_main() and setup.dataset.skipped:
             write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)

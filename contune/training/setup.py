@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from contune import distributed
 from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, Policy, build_policy
+from contune.data.augment import Augmenter, OwnTransform, Policy, Transform, build_policy
 from contune.data.datasets import no_such_place
+from contune.data.images import Splits
 from contune.data.loader import Loader, build_loader
+from contune.data.memory import MEMORY
 from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
 from contune.errors import UserError
@@ -23,6 +25,15 @@ from contune.methods.base import Method
 from contune.models import EncoderSpec, find_weights
 from contune.models.encoders import check_encoder_name
 from contune.models.saved import Weights, adapt_channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Objects of the user, in place of what a config names."""
+
+    data: Splits | None = None
+    encoder: nn.Module | None = None
+    transform: Transform | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +50,7 @@ class Setup:
     num_classes: int
     weights: Weights | None
     """What training starts from; None: random weights."""
+    own: Own
 
     def loader(self, images: ImageSet, title: str) -> Loader:
         data = self.config.data
@@ -60,7 +72,9 @@ class Setup:
         built: dict[str, Policy] = {}
         for text in policies:
             if text not in built:
-                built[text] = build_policy(text, image_size=self.spec.image_size, channels=self.spec.channels)
+                look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+                own = self.own.transform
+                built[text] = build_policy(text, **look) if own is None else OwnTransform(function=own, **look)
         return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
@@ -76,20 +90,25 @@ class Setup:
         return f"set data.{self.config.eval.split}_fraction=0.2, or more if there are few images of each class"
 
 
-def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset | None = None) -> Setup:
+def open_setup(
+    config: Config, spec: EncoderSpec | None = None, dataset: Dataset | None = None, own: Own | None = None
+) -> Setup:
     """Load the data that a config names, unless you pass a `dataset`.
 
     spec: of a trained encoder, to feed images as it was trained.
     """
+    own = own or Own()
     device = choose_device(config.run.device)  # before the data, which may take a while
     weights = None
-    if spec is None:
+    if own.encoder is not None and config.model.weights:
+        raise UserError("model.weights is for encoders by name; load the weights of your own module before training")
+    if spec is None and own.encoder is None:
         check_encoder_name(config.model.encoder)
         # The name of a timm model may end in that of its weights: resnet18.a1_in1k.
         if source := config.model.weights or (config.model.encoder if "." in config.model.encoder else None):
             weights = find_weights(source, config.model.encoder.partition(".")[0])
     if dataset is None:
-        dataset = open_dataset(config.data)
+        dataset = open_dataset(config.data, own.data)
     # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
@@ -98,20 +117,20 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
         mean, std = dataset.mean, dataset.std
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        own: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
-        own["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
+        traits: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
+        traits["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
         # Gray and color images become what the weights have seen, unless data.channels says otherwise.
         if weights is not None and config.data.channels is None and {channels, weights.spec.channels} <= {1, 3}:
             channels = weights.spec.channels
         if weights is None or channels != weights.spec.channels:
-            own |= {"channels": channels, "mean": mean, "std": std}
+            traits |= {"channels": channels, "mean": mean, "std": std}
         if weights is None:
             model = config.model
-            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **own)
+            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **traits)
         elif channels != weights.spec.channels != 3:
             raise UserError(f"the weights need data.channels={weights.spec.channels}; only those for color can adapt")
         else:
-            spec = replace(weights.spec, **own)
+            spec = replace(weights.spec, **traits)
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,
@@ -122,11 +141,18 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, dataset: Dataset
         view_dtype=dtype if dtype and device.type == "cuda" else torch.float32,
         num_classes=len(dataset.class_names),
         weights=weights,
+        own=own,
     )
 
 
-def open_dataset(data: DataConfig) -> Dataset:
-    own_images = data.name == "images"
+def open_dataset(data: DataConfig, splits: Splits | None = None) -> Dataset:
+    """The data that a config names; `splits` instead if they are in memory."""
+    own_images = data.name == "images" and splits is None
+    if data.name == MEMORY and splits is None:
+        raise UserError(
+            "this run was trained on images in memory, which contune cannot load again; train it further in Python, or "
+            "name images with data.name=images data.path=FOLDER"
+        )
     if own_images and data.path is None:
         raise UserError("data.name=images needs data.path: a folder of images, a CSV or a parquet file")
     if data.name == "digits" and data.path is not None:
@@ -134,7 +160,7 @@ def open_dataset(data: DataConfig) -> Dataset:
     if own_images and not expanded(str(data.path)).exists():
         raise no_such_place(str(data.path))
     return load_dataset(
-        str(data.path) if own_images else data.name,
+        splits or (str(data.path) if own_images else data.name),
         root=None if own_images else data.path,
         val_fraction=data.val_fraction,
         test_fraction=data.test_fraction,
@@ -162,7 +188,7 @@ def build_method(setup: Setup) -> Method:
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
     torch.manual_seed(config.run.seed)
-    encoder = setup.spec.build()
+    encoder = setup.spec.build(setup.own.encoder)
     if setup.weights is not None:
         try:
             encoder.load_state_dict(adapt_channels(setup.weights.tensors, encoder, setup.spec.channels))

@@ -20,7 +20,7 @@ from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
-from contune.run import RunFolder
+from contune.run import EXTENDABLE, RunFolder
 from contune.training.engine import (
     CHECKED,
     CapturedStep,
@@ -247,7 +247,9 @@ class Trainer:
         state = load_checkpoint(self.folder.path, self.setup.device)
         try:
             if state is not None:
-                if different := Config.from_dict(state["config"]).differences(self.setup.config):
+                before = Config.from_dict(state["config"])
+                # A run may be extended, but RunFolder.check refuses it unless that is asked for.
+                if different := set(before.differences(self.setup.config)) - {*EXTENDABLE}:
                     raise ValueError(f"another {', '.join(different)}")
                 self.step, self.seconds = state["step"], state["seconds"]
                 self.watch.guard.num_skipped = state["skipped"]
@@ -256,6 +258,8 @@ class Trainer:
                 load_moments(self.optimizer, state["optimizer"])
                 self.method.load_state_dict(state["method"])
                 self.best, self.best_weights = state["best"], state["best_weights"]
+                if before.optim.epochs != self.optim.epochs:
+                    self.best["num_worse"] = 0  # the patience starts over
                 if self.probe is not None:
                     self.probe.load_state_dict(state["probe"])
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:

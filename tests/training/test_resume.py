@@ -105,7 +105,7 @@ def test_ctrl_c_saves_and_the_run_says_where_it_resumes(whole: dict[int, Path], 
 def test_a_signal_while_there_is_nothing_to_save_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, code in ((signal.SIGTERM, RESUME_CODE), (signal.SIGINT, 130)):
         monkeypatch.setattr(
-            "contune.training.session.open_setup", lambda config, number=number: signal.raise_signal(number)
+            "contune.training.session.open_setup", lambda config, number=number, **_: signal.raise_signal(number)
         )
         assert contune("train", *RUN, *PLAIN, "--out", tmp_path / "run").code == code
         assert not (tmp_path / "run").exists()

@@ -6,7 +6,9 @@ parameters drive the torch operations and the Triton kernels, so the two can be 
 B: samples, V: views of one policy, C: channels, H, W: height, width.
 """
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -20,7 +22,7 @@ from contune.data.augment.autoaugment import AutoAugment, CropFlip
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
 from contune.data.augment.simaugment import Crops, SimAugment
 from contune.device import HAS_TRITON
-from contune.errors import unknown
+from contune.errors import UserError, unknown
 from contune.settings import annotations_of, parse, ranged, split_assignment
 
 
@@ -71,6 +73,62 @@ class Digits(Policy):
         return contrasted.add_(params["brightness"][:, None, None, None]).clamp_(0, 1)
 
 
+Transform = Callable[[Tensor], Tensor]
+"""Makes a view of one image: uint8 (C, H, W) in, uint8 or float from 0 to 1 (C, H, W) out, of any size."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OwnTransform(Policy):
+    """A function of your own, called with each image by itself on the CPU.
+
+    Each call starts from its own seed of torch's random numbers, so that a run can be repeated and resumed.
+    """
+
+    function: Transform
+
+    def draw(self, num_samples: int, generator: torch.Generator) -> Params:
+        return {"seed": torch.randint(2**31, (num_samples,), generator=generator, device=generator.device)}
+
+    def apply(self, images_BCHW: Tensor, params: Params) -> Tensor:
+        views = []
+        with torch.random.fork_rng(devices=[]):
+            for image_CHW, seed in zip(images_BCHW.cpu(), params["seed"].tolist(), strict=True):
+                torch.default_generator.manual_seed(seed)
+                views.append(self._view(self.function(image_CHW)))
+        views_BCHW = torch.stack(views)
+        low, high = views_BCHW.aminmax()
+        if low < -ROUNDING or high > 1 + ROUNDING:
+            raise UserError(
+                f"the transform returns floats from {low:.3g} to {high:.3g}, and they must be between 0 and 1; leave "
+                "the normalization to contune"
+            )
+        return views_BCHW.clamp_(0, 1).to(images_BCHW.device)
+
+    def _view(self, view: Any) -> Tensor:
+        if not isinstance(view, Tensor) or view.dim() != 3 or view.shape[0] != self.channels:
+            got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
+            raise UserError(f"the transform must return a tensor ({self.channels}, H, W) and returned {got}")
+        view_CHW = view.float() if view.is_floating_point() else view.float().div_(TOP_LEVEL)
+        size = (self.image_size, self.image_size)
+        if view_CHW.shape[1:] == size:
+            return view_CHW
+        return F.interpolate(view_CHW[None], size=size, mode="bilinear", antialias=True)[0]
+
+
+OWN_TRANSFORM = "transform:"
+"""What `augment.policy` begins with if it is an `OwnTransform`."""
+ROUNDING = 1e-3
+
+
+def transform_name(function: Transform) -> str:
+    """`transform:Compose-1a2b3c4d`, with a digest of its description or, for a function, of its code."""
+    code = getattr(function, "__code__", None)
+    text = repr(function) if code is None else f"{code.co_code!r} {code.co_consts!r}"
+    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", text).encode()).hexdigest()
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{OWN_TRANSFORM}{name}-{digest[:8]}"
+
+
 POLICIES: dict[str, tuple[type[Policy], Mapping[str, Any]]] = {
     "none": (Policy, {}),
     "crop-flip": (CropFlip, {}),
@@ -92,6 +150,8 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
     The option `size` is the side of this view where it differs from `image_size`.
     """
     name, *assignments = text.split() or [""]
+    if name.startswith(OWN_TRANSFORM):
+        raise UserError(f"augment.policy={name} is a function of your own, which is not saved; set another policy")
     if name not in POLICIES:
         raise unknown("augmentation", name, POLICIES)
     policy_class, defaults = POLICIES[name]

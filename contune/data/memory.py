@@ -1,0 +1,228 @@
+"""Images that are in Python already: arrays, tensors, lists, torch datasets and Hugging Face datasets.
+
+Shapes: N images, C channels, H height, W width.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from contune.config import MOST_CHANNELS
+from contune.console import progress
+from contune.data.decode import BrokenImageError, Encoded, Stored
+from contune.data.folder import SPLIT_NAMES, folder_splits, path_as_text
+from contune.data.images import ImageSet, Splits
+from contune.data.parquet import class_positions, image_column, label_of, names_in_metadata
+from contune.errors import UserError
+from contune.files import expanded
+
+MEMORY = "memory"
+"""`data.name` of a run on such images; its `data.path` is their digest."""
+UNNAMED = "images#"
+"""What the names of images without a file begin with."""
+NUM_DIGESTED = 32
+"""Images that are decoded for a digest."""
+
+
+def open_memory(data: Any, label_column: str | None = None) -> Splits:
+    """Images from Python, with labels if they have any.
+
+    data: one of these, or a mapping of `train`, `test` and `validation` to them, such as a `DatasetDict`:
+        pixels: uint8, or floats from 0 to 1, of shape (N, H, W), (N, H, W, C) or (N, C, H, W)
+        a list of paths, PIL images or arrays, or the path of a folder of images
+        a pair of images and labels: (X, y)
+        a torch `Dataset` of images or of pairs (image, label)
+        a Hugging Face `Dataset` with a column of images and perhaps one of labels; `label_column` names an unusual one
+    """
+    parts = _by_split(data) if isinstance(data, Mapping) else {"train": data}
+    sets: dict[str, ImageSet] = {}
+    values: dict[str, list[Any]] = {}
+    names: dict[str, tuple[str, ...] | None] = {}
+    for split, part in parts.items():
+        sets[split], labels, names[split] = _read(part, label_column)
+        if not len(sets[split]):
+            raise UserError(f"the {split} split has no image; pass one or more")
+        if labels is not None:
+            values[split] = labels
+    positions, class_names = class_positions(values, names["train"], "the labels")
+    sets = {split: replace(images, labels=positions.get(split)) for split, images in sets.items()}
+    return Splits(**sets, class_names=class_names if positions else ())  # type: ignore[arg-type]  # all are ImageSets
+
+
+def digest_of(splits: Splits) -> str:
+    """Eight characters that differ for other images: from all labels and pixels, or 32 pictures that need decoding."""
+    digest = hashlib.sha256(repr(splits.class_names).encode())
+    for images in filter(None, (splits.train, splits.test, splits.val)):
+        digest.update(str(len(images)).encode())
+        if images.labels is not None:
+            digest.update(images.labels.numpy().tobytes())
+        if isinstance(images.images, Tensor):
+            digest.update(f"{tuple(images.images.shape)}".encode())
+            digest.update(np.ascontiguousarray(images.images.numpy()).data)
+            continue
+        for index in np.linspace(0, len(images) - 1, min(len(images), NUM_DIGESTED)).astype(int):
+            with suppress(BrokenImageError):  # found again when it is loaded
+                digest.update(images.decode(index, None, 3).tobytes())
+    return digest.hexdigest()[:8]
+
+
+def listed(items: Sequence[Any]) -> ImageSet:
+    """Paths, PIL images and arrays. PIL images are loaded now: workers would share their files and where they read."""
+    sources: list[Encoded] = []
+    names: list[str] = []
+    for number, item in enumerate(items):
+        if isinstance(item, Image.Image):
+            with suppress(Exception):  # Pillow raises nearly anything for a damaged picture, and again in `decode`
+                item.load()
+            sources.append(item)
+            names.append(f"{UNNAMED}{number}")
+        elif isinstance(item, np.ndarray):
+            sources.append(item)
+            names.append(f"{UNNAMED}{number}")
+        elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
+            sources.append(path)
+            names.append(path_as_text(path))
+        else:
+            raise UserError(f"item {number}, {item!r}, is neither a PIL image, an array nor the path of a file")
+    return ImageSet(images=sources, names=names)
+
+
+def to_pixels(images: Any) -> Tensor:
+    """uint8 (N, C, H, W). Where both fit, tensors have their channels first and arrays have them last."""
+    if isinstance(images, Tensor):
+        x = (images.float() if images.is_floating_point() else images).detach().cpu().numpy()
+    else:
+        try:
+            x = np.asarray(images)
+        except ValueError:
+            raise UserError("images of several sizes are no array; pass a list of PIL images or paths") from None
+    shape, dtype = x.shape, x.dtype
+    if x.ndim == 3 and shape[2] not in (1, 3):  # else it is probably one image
+        x = x[:, None]
+    elif x.ndim == 4:
+        axes = (1, 3) if isinstance(images, Tensor) else (3, 1)
+        few = [axis for axis in axes if shape[axis] in (1, 3)] + [axis for axis in axes if shape[axis] <= MOST_CHANNELS]
+        x = x.transpose(0, 3, 1, 2) if few[:1] == [3] else x
+    is_float = np.issubdtype(dtype, np.floating)
+    if x.ndim != 4 or x.shape[1] > MOST_CHANNELS or 0 in shape or not (is_float or dtype == np.uint8):
+        raise UserError(
+            f"images must be a path, a list of paths or PIL images, a dataset, or pixels; got {type(images).__name__} "
+            f"of shape {shape} and type {dtype}. Pixels are uint8, or floats from 0 to 1, of shape (N, H, W), "
+            f"(N, H, W, C) or (N, C, H, W) with up to {MOST_CHANNELS} channels"
+        )
+    if is_float:
+        low, high = float(x.min()), float(x.max())
+        if not 0 <= low <= high <= 1:
+            raise UserError(
+                f"images of {dtype} must be between 0 and 1, and these are between {low:.3g} and {high:.3g}; "
+                "convert them to uint8, and leave the normalization to contune"
+            )
+        x = (x * 255).round().astype(np.uint8)
+    return torch.from_numpy(np.ascontiguousarray(x))
+
+
+def _read(part: Any, label_column: str | None) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+    """The images, a label for each, and the names that integer labels stand for."""
+    if isinstance(part, tuple) and len(part) == 2:
+        images, labels = _read(part[0], label_column)[0], np.asarray(part[1]).tolist()
+        if not isinstance(labels, list) or len(labels) != len(images):
+            raise UserError(f"{len(images)} images and labels {np.shape(part[1])} are inconsistent; pass one for each")
+        return images, labels, None
+    if hasattr(part, "column_names") and hasattr(part, "with_format"):
+        return _read_table(part, label_column)
+    if isinstance(part, torch.utils.data.Dataset):
+        return _read_items(part)
+    if isinstance(part, str | Path):
+        return _read_folder(expanded(part))
+    if isinstance(part, Sequence) and len(part) and isinstance(part[0], str | Path | Image.Image | np.ndarray):
+        return listed(part), None, None
+    pixels_NCHW = to_pixels(part)
+    return ImageSet(images=pixels_NCHW, names=_numbered(len(pixels_NCHW))), None, None
+
+
+def _read_folder(folder: Path) -> tuple[ImageSet, list[Any] | None, None]:
+    if not folder.is_dir():
+        raise UserError(f"{str(folder)!r} is not a folder; use a folder of images or a list of paths")
+    splits = folder_splits(folder)
+    if splits.test is not None or splits.val is not None:
+        raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
+    labels = splits.train.labels
+    return splits.train, None if labels is None else [splits.class_names[label] for label in labels], None
+
+
+def _read_table(table: Any, label_column: str | None) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+    """A Hugging Face dataset, which is not imported here. Its rows are the same as those of parquet."""
+    if not hasattr(table, "__len__"):
+        raise UserError("a streamed dataset has no length; load it without streaming=True")
+    schema = table.features.arrow_schema
+    column, label = image_column(schema, "the dataset"), label_of(schema, label_column, "the dataset")
+    rows = table.select_columns([column]).with_format("arrow")
+    images = ImageSet(images=[partial(_cell, rows, row) for row in range(len(table))], names=_numbered(len(table)))
+    if label is None:
+        return images, None, None
+    values = table.select_columns([label]).with_format("arrow")[:][label].to_pylist()
+    return images, values, names_in_metadata(schema, label)
+
+
+def _cell(rows: Any, row: int) -> Stored:
+    value = rows[row].column(0)[0].as_py()
+    content = (value["bytes"] or value["path"]) if isinstance(value, dict) else value
+    return content if isinstance(content, str) else bytes(content or b"")
+
+
+def _read_items(dataset: Any) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+    """A torch dataset. `targets` and `classes`, as torchvision names them, save a pass over all images."""
+    if not hasattr(dataset, "__len__"):
+        raise UserError("an iterable dataset has no length; pass a Dataset with __len__ and __getitem__")
+    num = len(dataset)
+    images = ImageSet(images=[partial(_item, dataset, index) for index in range(num)], names=_numbered(num))
+    if not num or not isinstance(dataset[0], tuple | list):
+        return images, None, None
+    known = getattr(dataset, "targets", None) if getattr(dataset, "target_transform", None) is None else None
+    values: list[Any] = []
+    if known is not None and len(known) == num:
+        values = np.asarray(known).tolist()
+    else:
+        with progress("labels", num, unit="image") as advance:
+            for index in range(num):
+                label = dataset[index][1]
+                values.append(label.item() if hasattr(label, "item") else label)
+                advance(index + 1, "")
+    classes = getattr(dataset, "classes", None)
+    return images, values, tuple(map(str, classes)) if isinstance(classes, list | tuple) else None
+
+
+def _item(dataset: Any, index: int) -> Stored:
+    item = dataset[index]
+    image = item[0] if isinstance(item, tuple | list) else item
+    if isinstance(image, Image.Image | str):
+        return image
+    if isinstance(image, dict):
+        raise UserError("an item of the dataset is a dict; return an image, or a pair of image and label")
+    x_CHW = to_pixels(image[None])[0].numpy()
+    if len(x_CHW) not in (1, 3):
+        return x_CHW.transpose(1, 2, 0)
+    return Image.fromarray(x_CHW[0] if len(x_CHW) == 1 else x_CHW.transpose(1, 2, 0))
+
+
+def _by_split(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Other names are ignored, as in a folder of parquet files."""
+    of_name = {name: split for split, names in SPLIT_NAMES.items() for name in names}
+    parts = {of_name[str(name)]: part for name, part in data.items() if str(name) in of_name}
+    if "train" not in parts:
+        raise UserError(f"there is no 'train' among the splits {', '.join(map(str, data))}; pass one of them alone")
+    return parts
+
+
+def _numbered(num: int) -> list[str]:
+    return [f"{UNNAMED}{number}" for number in range(num)]
