@@ -147,14 +147,16 @@ def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
 
 def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
-    return (
-        PlanRow(title=CROSS_ENTROPY, recipe=recipe, overrides=("method.name=cross-entropy",)),
-        PlanRow(title=SUPCON, recipe=recipe, overrides=("method.name=supcon",)),
-        PlanRow(title="TCL auto alone", recipe=recipe, overrides=("method.cross_entropy=0",)),
-        PlanRow(title="TCL auto", recipe=recipe),
-        PlanRow(
-            title=untrained, recipe=recipe, overrides=("optim.epochs=0", "method.cross_entropy=0"), is_baseline=True
-        ),
+    rows = {
+        CROSS_ENTROPY: ("method.name=cross-entropy",),
+        SUPCON: ("method.name=supcon",),
+        "TCL auto alone": ("method.cross_entropy=0",),
+        "TCL auto": (),
+        untrained: ("optim.epochs=0", "method.cross_entropy=0"),
+    }
+    return tuple(
+        PlanRow(title=title, recipe=recipe, overrides=own, method=title, is_baseline=title == untrained)
+        for title, own in rows.items()
     )
 
 
