@@ -4,6 +4,7 @@ Shapes: N images, V pieces of one, C channels, H height, W width, S side of a sq
 """
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from multiprocessing import parent_process
+from multiprocessing.util import get_temp_dir
 from typing import Any
 
 import numpy as np
@@ -246,6 +248,7 @@ def _end_with_parent() -> None:
     parent = parent_process()
     while parent is not None and os.getppid() == parent.pid:
         time.sleep(1)
+    shutil.rmtree(get_temp_dir(), ignore_errors=True)  # the sockets over which tensors are sent
     os._exit(1)
 
 
