@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, train
-from PIL import Image, ImageCms
+from PIL import Image
 
 from contune import tcl_loss
 from contune.cli import main
@@ -64,7 +64,7 @@ class Pointers:
     """Its pickle is an array of Python objects, at addresses that the file chooses."""
 
     def __reduce__(self) -> Any:
-        return np.ndarray, ((10,), "O", bytes(range(80)))
+        return np.ndarray, ((10,), "O", bytes(range(1, 81)))
 
 
 def test_an_array_of_pointers_in_a_cifar_file(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_killed_process_leaves_no_workers_and_no_files(tmp_path: Path) -> None
 def test_who_is_positive_changes_before_the_backward_pass(changed: str) -> None:
     """Torch notices it, or the backend has made a copy."""
     z, candidates, labels = torch.randn(6, 4, requires_grad=True), torch.randn(8, 4), torch.arange(8) % 2
-    given = {"labels": labels[:6].clone(), "candidate_labels": labels}
+    given: dict[str, Any] = {"labels": labels[:6].clone(), "candidate_labels": labels}
     if changed == "positives":
         given = {"positives": (labels[:6, None] == labels).float()}
     expected, loss = (tcl_loss(z, candidates=candidates, backend=way, **given) for way in ("dense", "chunked"))
@@ -199,7 +199,7 @@ def test_output_that_cannot_be_written_ends_no_run(stream: str, tmp_path: Path) 
     ):
         with (
             patch.object(sys, "argv", ["contune", *words]),
-            shown.open("a", encoding="ascii") as out,
+            shown.open("a", encoding="utf-8" if stream == "/dev/full" else "ascii") as out,
             redirect_stdout(out),
             redirect_stderr(io.StringIO()) as err,
         ):
@@ -224,10 +224,7 @@ def write_strange_files(place: Path) -> None:
     table(place / "uint64.parquet", pa.array([2**63 + number % 2 for number in range(20)], pa.uint64()))
     repeated_columns(place / "labels.parquet", "image", "label", "label")
     repeated_columns(place / "images.parquet", "image", "image", "label")
-    profiles = [ImageCms.createProfile(space) for space in ("sRGB", "LAB")]
-    to_lab = ImageCms.buildTransform(*profiles, "RGB", "LAB")
-    (lab := ImageCms.applyTransform(Image.new("RGB", (8, 8), "red"), to_lab)).save(place / "lab.tif")
-    assert lab.mode == "LAB"
+    Image.fromarray(np.zeros((8, 8, 3), dtype=np.uint8), "LAB").save(place / "lab.tif")
     Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8) * 900).save(place / "wide.tif")
     (place / "loop.png").symlink_to("loop.png")
     (place / "photos").mkdir()
