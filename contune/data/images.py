@@ -3,14 +3,20 @@
 Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
 """
 
+import os
+import shutil
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from multiprocessing import parent_process
+from multiprocessing.util import get_temp_dir
 from typing import Any
 
 import numpy as np
@@ -201,7 +207,7 @@ def map_in_workers(
     Tasks are read a few ahead of their results; a worker gets `at_once` of them at a time. With `workers=0` this
     process does the work. Without `stop`, a UserError takes the place of its result instead of being raised.
     """
-    # Forked workers start at once and share the images' memory. Torch's own watchdog ends them if this process dies.
+    # Forked workers start at once and share the images' memory.
     context = "fork" if workers and sys.platform == "linux" else None
     loader = DataLoader(
         _Calls(function),
@@ -260,6 +266,16 @@ def _begin_worker(number: int) -> None:
     """Ctrl-C and SIGTERM are for the main process, whose handlers a fork inherits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Torch's own watchdog looks for the parent only between tasks, and then waits for results to be read."""
+    parent = parent_process()
+    while parent is not None and os.getppid() == parent.pid:
+        time.sleep(1)
+    shutil.rmtree(get_temp_dir(), ignore_errors=True)  # the sockets over which tensors are sent
+    os._exit(1)
 
 
 def _identity(batch: Any) -> Any:

@@ -61,6 +61,23 @@ def test_weights_that_learn_get_their_gradient_at_every_size(
         torch.testing.assert_close(tcl_loss(Z, positives=weights, backend="chunked"), tcl_loss(Z, positives=WEIGHTS))
 
 
+def test_a_process_without_rows_chooses_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GPUs, where another choice would exchange other tensors."""
+    modules: list[Any] = []
+
+    def noted(*args: Any) -> tuple[Tensor, Tensor]:
+        modules.append(args[6])
+        return torch.zeros(()), torch.ones(1)
+
+    monkeypatch.setattr(autograd.PairLoss, "apply", noted)
+    monkeypatch.setattr(dispatch, "world_size", lambda: 2)
+    monkeypatch.setattr(fused, "unsupported", lambda *args: None)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
+    for num in (40, 0):
+        tcl_loss(Z[:num], LABELS[:num], distributed=True)
+    assert modules == [fused, fused]
+
+
 @pytest.mark.gpu
 def test_auto_on_a_gpu_is_fused_where_that_runs(chosen: list[str]) -> None:
     z, labels = Z.cuda(), LABELS.cuda()
