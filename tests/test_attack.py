@@ -73,9 +73,8 @@ def test_an_array_of_pointers_in_a_cifar_file(tmp_path: Path) -> None:
     for name in ("test_batch", *(f"data_batch_{number}" for number in range(1, 6))):
         (folder / name).write_bytes(pickle.dumps({"data": Pointers(), "labels": [0] * 10}))
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}))
-    outcome = contune("doctor", "cifar10-tcl", f"data.path={tmp_path}")
-    assert outcome.code == 1
-    assert "damaged" in outcome.out
+    with pytest.raises(UserError, match="damaged"):
+        load_dataset("cifar10", root=str(tmp_path))
 
 
 HOLD = """
@@ -142,6 +141,7 @@ def test_small_files_need_little_memory(tmp_path: Path) -> None:
     assert peak < 50e6
 
 
+@pytest.mark.slow  # tests/training/test_resume.py has quicker ones
 def test_the_checkpoint_of_another_seed_and_lost_lines(digits: Path, tmp_path: Path) -> None:
     run, other = shutil.copytree(digits, tmp_path / "run"), tmp_path / "other"
     for name in ("result.json", "metrics.jsonl"):
@@ -185,7 +185,7 @@ def test_two_classes_of_one_name_and_many_without_images(tmp_path: Path) -> None
         assert row["probabilities"][row["class"]] == pytest.approx(row["probability"])
 
 
-@pytest.mark.parametrize("stream", ["/dev/full", "ascii.txt"])
+@pytest.mark.parametrize("stream", ["/dev/full", pytest.param("ascii.txt", marks=pytest.mark.slow)])
 def test_output_that_cannot_be_written_ends_no_run(stream: str, tmp_path: Path) -> None:
     """With control characters, a formula and bytes that are no UTF-8 as class names."""
     run, photos, shown = str(tmp_path / "run"), str(tmp_path / "photos"), tmp_path / stream
