@@ -28,7 +28,7 @@ X = (load_digits().images[:NUM] * 255 / 16).round().astype(np.uint8)
 Y = load_digits().target[:NUM]
 SETTINGS: dict[str, Any] = {
     "data.image_size": 8, "augment.policy": "digits", "optim.epochs": 2, "optim.batch_images": 32,
-    "run.tensorboard": False, "run.report": False, "eval.start": False, "eval.linear": "none",
+    "run.loggers": (), "run.report": False, "eval.start": False, "eval.linear": "none",
     "run.log_every": 1,
 }  # fmt: skip
 SMALL = SETTINGS | {"model.encoder": "resnet-mini"}

@@ -209,7 +209,7 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
     names = dict.fromkeys(MEASURES[score["name"]] for each in rows for score in each.scores(column))
-    return "each method's own measure" if len(names) > 1 else next(iter(names))
+    return "full probe against classifier" if len(names) > 1 else next(iter(names))
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
