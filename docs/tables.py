@@ -49,7 +49,8 @@ MEASURING = "How accuracy is measured"
 
 HEAD = """# Results
 
-Here you find out which claims of the paper our runs confirm. Every experiment and every result file has its command. `make docs` writes this page from the files in [results/](../results/README.md); a test fails if the
+Here you find out which claims of the paper our runs confirm. Every experiment and every result file has its command.
+`make docs` writes this page from the files in [results/](../results/README.md); a test fails if the
 two disagree.
 
 ## Which claims hold
@@ -65,8 +66,8 @@ runs, it is at least the binomial interval of the test images, ± 0.8 points on 
 - An accuracy is reproduced if ours is at most 0.5 points below the paper's, and partly if at most 1.5 points below.
 - A statement on gradients is reproduced if the mean over training has the stated direction and size.
 
-Everything else is *open*. If our setting differs from the paper's, the last column names ours. Batch sizes count views: 256
-views are 128 images.
+Everything else is *open*. If our setting differs from the paper's, the last column names ours. Batch sizes count
+views: 256 views are 128 images.
 Eight of the TCL runs with a ResNet-18 used torch's batch norm ([engines](../results/engines)); no SupCon run did. The
 row on the training engine shows what that may cost TCL.
 [{MEASURING}](#how-accuracy-is-measured) defines the probes. `contune experiment verdicts` prints this table.
@@ -110,15 +111,15 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**No N×N matrix on the GPU.** For N = {ours['n']:,} embeddings on one H200, the SupCon loss and its gradient "
-        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. The form of SupContrast, SupCon's reference "
-        f"code, takes {theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
+        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. The form of SupContrast, SupCon's "
+        f"reference code, takes {theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
         f"**Training at the speed of the encoder.** One H200 trains a ResNet-18 on "
         f"{round(train['views_per_second'], -2):,.0f} augmented 32×32 views per second. That is "
         f"{100 * train['of_bound']:.0f} % of the encoder alone.",
-        f"**Fast augmentation.** At 32 pixels on two CPU cores, AutoAugment is {torchvision['ratio']:.1f} times as fast as "
-        "torchvision's with two workers. On a GPU it is one Triton kernel.",
-        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share encoder, batch and epochs, each with its own "
-        "published settings. Every accuracy comes from a file in `results/`.",
+        f"**Fast augmentation.** At 32 pixels on two CPU cores, AutoAugment is {torchvision['ratio']:.1f} times as "
+        "fast as torchvision's with two workers. On a GPU it is one Triton kernel.",
+        f"**Fair comparisons.** {len(ROWS)} self-supervised methods share encoder, batch and epochs, each with its "
+        "own published settings. Every accuracy comes from a file in `results/`.",
     )
 
 

@@ -92,9 +92,9 @@ time.sleep(100)
 """
 
 
-def test_a_killed_process_leaves_no_workers_and_no_files(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_workers_and_no_files(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Although nobody reads the results, which are larger than a pipe."""
-    (temporary := tmp_path / "temporary").mkdir()
+    temporary, tmp_path = (tmp_path_factory.mktemp(name) for name in "tx")  # the path of a socket must be short
     command = [sys.executable, "-c", HOLD, str(table(tmp_path / "x.parquet", [0] * 100))]
     with subprocess.Popen(
         command, env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, text=True

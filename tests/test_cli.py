@@ -174,7 +174,6 @@ WRONG = [
     ("train data.classes=list.txt", "imagenet100"),
     ("train cifar10-tcl", "cifar10"),
     ("train optim.batch_images=9999", "898 training images"),
-    ("train optim.balance=sampler optim.batch_images=60", "data.images_per_class"),
     ("train optim.balance=weights method.name=simclr", "learns"),
     ("train eval.split=val", "data.val_fraction"),
     ("train --parallel 2", "--seeds"),

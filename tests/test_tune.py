@@ -236,6 +236,7 @@ def test_the_test_images_are_never_opened(tmp_path: Path) -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None:
     """End to end: the recipe's own values, automatic ones and the paper's."""
     folder = tmp_path / "tuned"

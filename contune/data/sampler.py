@@ -29,10 +29,9 @@ def shuffled_order(num: int, seed: int, epoch: int) -> Tensor:
 def shares(batch: int, images_per_class: int, num_classes: int) -> tuple[int, int, int]:
     """Of a balanced batch: classes, images per class, and how many of the classes have one image more.
 
-    As many classes as fit. With fewer classes than that, all of them and more images of each. If not all classes fit,
-    `batch` must be a multiple of `images_per_class`.
+    As many classes as fit, but two or more. With fewer classes than that, all of them and more images of each.
     """
-    classes = min(batch // images_per_class, num_classes)
+    classes = min(max(batch // images_per_class, min(2, batch)), num_classes)
     return classes, batch // classes, batch % classes
 
 

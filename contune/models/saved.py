@@ -285,7 +285,8 @@ def _was_written_by_contune(file: Path) -> bool:
 
 def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
     """A spec from a file, which may contain anything."""
-    ranges = tuple((float(low), float(high)) for low, high in about.get("ranges", ()))  # older files have none
+    about = {"ranges": (), **about}  # older files have none
+    ranges = tuple((float(low), float(high)) for low, high in about["ranges"])
     moments = {name: tuple(map(float, about[name])) for name in ("mean", "std")}
     spec = EncoderSpec(**{**about, **moments, "ranges": ranges})
     numbers = (*spec.mean, *spec.std)

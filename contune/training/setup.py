@@ -234,9 +234,4 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
 def balanced_shares(config: Config, labels_N: Tensor) -> tuple[int, int, int]:
     """The `shares` of a batch of optim.balance=sampler."""
     batch, images, num_classes = config.optim.batch_images, config.data.images_per_class, len(labels_N.unique())
-    if batch % images and batch // images < num_classes:
-        raise UserError(
-            f"optim.balance=sampler needs optim.batch_images to be a multiple of data.images_per_class, got {batch} "
-            f"and {images}; set optim.batch_images={max(1, batch // images) * images}"
-        )
     return shares(batch, images, num_classes)

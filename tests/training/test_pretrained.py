@@ -141,6 +141,7 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     assert torch.equal(next(load_encoder(tmp_path / "run").backbone.parameters()), encoders[1])
 
 
+@pytest.mark.slow
 def test_validation_changes_nothing_and_says_how_good_the_encoder_is(tmp_path: Path) -> None:
     plain = train(tmp_path / "plain", *QUICK, "data.val_fraction=0.2")
     watched = train(tmp_path / "watched", *QUICK, "data.val_fraction=0.2", "eval.every=1")
