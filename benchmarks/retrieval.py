@@ -7,8 +7,8 @@
 Hardware: one GPU with 40 GiB or more (1 minute), or a CPU; --alone leaves out the others, which hold whole matrices.
 Wanted on an H200: under 1 s for 10,000 queries and 50,000 references with 512 features, and the same values.
 
-Times are without NMI, which is k-means of scikit-learn on the CPU, and has a row of its own. Memory is the peak
-above what embeddings and labels take: the allocator's on a GPU, the resident size of the process on a CPU.
+Times leave out NMI, k-means by scikit-learn on the CPU, which has its own row. Memory is the peak above what embeddings
+and labels take: the allocator's on a GPU, the resident size of the process on a CPU.
 """
 
 import re

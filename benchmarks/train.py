@@ -41,7 +41,7 @@ from common import (
 from torch import Tensor, nn
 
 from contune.config import Config
-from contune.data.images import Dataset, ImageSet
+from contune.data.images import ImageSet, Splits, Traits
 from contune.data.loader import Batch, ResidentLoader
 from contune.device import Autocast, available_cores
 from contune.losses import tcl_loss
@@ -53,7 +53,7 @@ from contune.run import RunFolder
 from contune.training.engine import CapturedStep, Engine, can_capture
 from contune.training.log import MetricsLog
 from contune.training.optim import build_optimizer
-from contune.training.setup import Setup, build_method, open_setup
+from contune.training.setup import Own, Setup, build_method, open_setup
 from contune.training.trainer import Trainer
 
 NUM_IMAGES, NUM_CLASSES, IMAGE_SIZE = 8192, 100, 32
@@ -69,13 +69,13 @@ def synthetic_trainer(
     shape = (num, 3, image_size, image_size)
     images_NCHW = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
     labels_N = torch.randint(NUM_CLASSES, (num,), generator=generator)
-    dataset = Dataset(
-        name="random images", train=ImageSet(images=images_NCHW, labels=labels_N, names=[""] * num),
-        test=None, val=None, class_names=tuple(map(str, range(NUM_CLASSES))), image_size=image_size, channels=3,
-        mean=MEAN, std=STD,
-    )  # fmt: skip
+    splits = Splits(
+        train=ImageSet(images=images_NCHW, labels=labels_N, names=[""] * num),
+        class_names=tuple(map(str, range(NUM_CLASSES))),
+        traits=Traits(image_size=image_size, channels=3, mean=MEAN, std=STD),
+    )
     torch.manual_seed(0)
-    setup = open_setup(config, dataset=dataset)
+    setup = open_setup(config, own=Own(data=splits))
     loader = ResidentLoader(images_NCHW.to(setup.device), labels_N)
     trainer = Trainer(setup, build_method(setup), loader, RunFolder("unused"))
     trainer.method.train()

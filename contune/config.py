@@ -43,7 +43,7 @@ class DataConfig:
     `squash` is faster for large JPEGs, because it decodes them at reduced size, which changes features by up to 0.1.
     """
     range: str = one_of("auto", ("auto", "full"))
-    """For 16-bit files: `auto` scales values below 4096 by the bits that they use, `full` divides by 65535.
+    """For 16-bit files: `auto` scales values below 4096 by the bits that they use, `full` keeps the highest 8 of 16.
 
     For floats and other arrays: `auto` scales each channel by its smallest and largest value in the training images,
     `full` by the range of the type, 0 to 1 for floats. All become 8 bits.

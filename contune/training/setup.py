@@ -90,10 +90,8 @@ class Setup:
         return f"set data.{self.config.eval.split}_fraction=0.2, or more if there are few images of each class"
 
 
-def open_setup(
-    config: Config, spec: EncoderSpec | None = None, dataset: Dataset | None = None, own: Own | None = None
-) -> Setup:
-    """Load the data that a config names, unless you pass a `dataset`.
+def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None = None) -> Setup:
+    """Load the data that a config names, unless you pass your `own`.
 
     spec: of a trained encoder, to feed images as it was trained.
     """
@@ -107,8 +105,7 @@ def open_setup(
         # The name of a timm model may end in that of its weights: resnet18.a1_in1k.
         if source := config.model.weights or (config.model.encoder if "." in config.model.encoder else None):
             weights = find_weights(source, config.model.encoder.partition(".")[0])
-    if dataset is None:
-        dataset = open_dataset(config.data, own.data)
+    dataset = open_dataset(config.data, own.data)
     # cuDNN's deterministic algorithms only; with autotune it times them and picks the fastest.
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True

@@ -158,7 +158,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def test_a_pushed_export_loads_from_the_hub_with_the_features_of_the_run(hub: Hub, tmp_path: Path) -> None:
-    """By the command in a process of its own, which finds the server by HF_ENDPOINT."""
+    """Run the command in a subprocess, where HF_ENDPOINT names the stand-in server."""
     run = tmp_path / "run"
     write_run(run, SMALL_STEM)
     with start("export", run, "--to", "timm", "--push", "me/birds", "--license", "mit", "--private") as process:
