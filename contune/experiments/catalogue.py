@@ -127,7 +127,7 @@ def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
 def _robustness() -> tuple[PlanRow, ...]:
     """TCL with automatic and constant k1 on digits, where batch size or epochs are not those that k1 was chosen for."""
     losses = {"TCL, k1 = 5000": K1_5000, "TCL, k1 = 500": ("method.k1=500",), "TCL auto": AUTO}
-    places = {f"batch, views: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
+    places = {f"views per batch: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
     epochs = {f"epochs: {n}": (f"optim.epochs={n}",) for n in (5, 10, 20, 40)}
     return tuple(
         _row("digits", method, place, *settings, *loss)

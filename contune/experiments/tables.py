@@ -248,14 +248,16 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
         notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []
-    times: dict[str, list[float]] = {}
+    times = []
     for row, result in trained:
         note = result.get("note", "")
         notes += [f"{row}, seed {result['seed']}: {part}." for part in note.split("; ") if part.startswith("changed")]
-        if not any(text in note for text in SHARED):
-            times.setdefault(row, []).append(result["seconds"])
-    num_alone = sum(map(len, times.values()))
-    if num_alone < len(trained):
-        notes.append(f"{len(trained) - num_alone} of {len(trained)} runs shared the device; their times are left out.")
-    texts = [f"{row}: {duration(mean(seconds))}" for row, seconds in times.items()]
-    return [*notes, *([f"Training time, mean: {'; '.join(texts)}."] if texts else [])]
+        times += [] if any(text in note for text in SHARED) else [result["seconds"]]
+    if len(times) < len(trained):
+        notes.append(
+            f"{len(trained) - len(times)} of {len(trained)} runs shared the device, so their times say little."
+        )
+    if times:
+        ends = dict.fromkeys(map(duration, (min(times), max(times))))
+        notes.append(f"Training time{' of the others' * (len(times) < len(trained))}: {' to '.join(ends)}.")
+    return notes

@@ -125,9 +125,10 @@ def above(claim: Claim, rows: Rows) -> Decided:
             return UNDECIDED, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == CONFIRMED and min(means) <= 0 else verdict)
-        start, unit = ("", "") if texts else (f"{_operands(claim, rows)} = ", " points")
-        texts.append(f"{start}{total.signed}{unit} by {_measure(rows, column)}")
-    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if CONFIRMED in verdicts else UNDECIDED, "; ".join(texts)
+        by = _measure(rows, column)
+        text = f"By {by} it is {total.signed}" if texts else f"{_operands(claim, rows)} = {total.signed} points by {by}"
+        texts.append(text)
+    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if CONFIRMED in verdicts else UNDECIDED, ". ".join(texts)
 
 
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
