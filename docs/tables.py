@@ -122,8 +122,8 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**No N×N matrix on the GPU.** For N = {ours['n']:,} embeddings on one H200, the SupCon loss and its gradient "
-        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. A transcription of SupContrast, "
-        f"SupCon's reference code, takes {theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
+        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. A transcription of SupContrast, SupCon's "
+        f"reference code, takes {theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
         f"**Training near the speed of the encoder.** One H200 trains a ResNet-18 on "
         f"{round(train['views_per_second'], -2):,.0f} augmented 32×32 views per second. That is "
         f"{100 * train['of_bound']:.0f} % of what the encoder reaches alone, without augmentation and loss.",

@@ -38,11 +38,11 @@ _LOGISTIC = "logistic regression on {} (standardized, no augmentation, L-BFGS, w
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
 _ROWS = (
-    ("linear", "Linear probe", "full probe", _SGD,
+    ("linear", "Full linear probe", "full probe", _SGD,
      "a linear classifier trained on the frozen encoder, on augmented images"),
-    ("linear-authors", "Linear probe, authors’", "authors' probe", _AUTHORS,
+    ("linear-authors", "Authors’ linear probe", "authors' probe", _AUTHORS,
      "the paper’s linear probe as the authors’ code trains it, which changes the encoder’s batch-norm statistics"),
-    ("linear-fast", "Linear probe", "fast probe", _LOGISTIC.format("cached frozen features"),
+    ("linear-fast", "Fast linear probe", "fast probe", _LOGISTIC.format("cached frozen features"),
      "a linear classifier trained on the frozen encoder’s features"),
     ("classifier", "Classifier", "classifier", _TRAINED,
      "the classifier that was trained together with the encoder"),

@@ -94,6 +94,9 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         axes.set_xlim(-0.5, len(places) - 0.5)
         axes.set_xticks(range(len(places)), [place.rpartition(": ")[2] for place in places])
         axes.set_xlabel(setting or experiment.setting)
+    low, high = (end(axes.get_ylim()[place] for axes in panels) for place, end in enumerate((min, max)))
+    for axes in panels:
+        axes.set_ylim(low, min(high, 100.5))
     panels[0].set_ylabel(_label(outcomes))
     handles = [_handle(method_style(method)) for method in methods]
     return _with_legend(figure, experiment.title, [*handles, *_bar_handles(outcomes)])
@@ -119,7 +122,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
         _name_rows(differences, names)
-        differences.set_xlabel("difference, points")
+        differences.set_xlabel("difference, points\n(measured as on the left)")
     tick = _handle(MethodStyle("each run", MUTED, "|"))
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
 
@@ -242,7 +245,7 @@ def _conditions(outcomes: Sequence[Outcome]) -> str:
 
 def _label(outcomes: Sequence[Outcome]) -> str:
     """Of an axis: the measure, and its conditions."""
-    return f"{measure_of(outcomes) or 'accuracy'}, top-1 % ({_conditions(outcomes)})"
+    return f"{measure_of(outcomes) or 'accuracy'}, top-1 %\n({_conditions(outcomes)})"
 
 
 def _handle(style: MethodStyle, *, line: Any = "none", filled: bool = True) -> Line2D:

@@ -26,7 +26,7 @@ from contune.settings import as_text
 from contune.training.log import INCOMPLETE, read_metrics
 from contune.training.setup import open_setup
 
-COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
+COLUMNS = {TOP1: "Classifier or probe", LINEAR: "Linear probe", KNN: MEASURES["knn"].title}
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""

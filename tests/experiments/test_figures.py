@@ -33,7 +33,15 @@ def drawn(name: str, *linear: float) -> Figure:
         ("table1", 4, {"Cross-entropy", "SupCon", "TCL", "CIFAR-10", "ImageNet-100", "open: the paper"}),
         ("fig-batch", 1, {"SupCon", "TCL", "batch size", "1024", "open: the paper"}),
         ("fig-augment", 1, {"AutoAugment", "SimAugment", "augmentation"}),
-        ("ci", 2, {"SupCon − Cross-entropy", "SupCon − Cross-entropy, fast probe", "difference, points"}),
+        (
+            "ci",
+            2,
+            {
+                "SupCon − Cross-entropy",
+                "SupCon − Cross-entropy, fast probe",
+                "difference, points\n(measured as on the left)",
+            },
+        ),
         ("fig-k1", 3, {"TCL, k1 = 20,000", "SupCon", "k1", "compared with SupCon on the same batches"}),
         ("fig-k2", 3, {"TCL, k2 = 1", "mean gradient from negatives", "fast probe, top-1 %"}),
     ],
