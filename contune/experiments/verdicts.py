@@ -298,7 +298,7 @@ def _runs(rows: Rows) -> str:
     return f"{min(counts)} to {max(counts)} runs each" if len(counts) > 2 else f"{counts[0]} and {counts[1]} runs"
 
 
-COLUMNS = ("claim", "paper", "verdict", "our runs")
+COLUMNS = ("claim", "source", "verdict", "our runs")
 
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:

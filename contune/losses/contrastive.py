@@ -1,4 +1,4 @@
-"""The tuned contrastive loss, SupCon and NT-Xent, which it contains, and its rivals SINCERE, ε-SupInfoNCE and DCL."""
+"""The tuned contrastive loss, its special cases SupCon and NT-Xent, and the related SINCERE, ε-SupInfoNCE and DCL."""
 
 import math
 from collections.abc import Callable
