@@ -78,8 +78,8 @@ about 1.1 points on CIFAR-100. Claims on several k1 pool the runs of these k1.
 - Theorem 1 is confirmed if it holds for over 99.9 % of the positives, partly for over 50 %.
 - *On par* is confirmed if TCL reaches the median of the other methods. *Worst* and *best* are confirmed if both hold.
 
-All other claims are *undecided*. Where our setting differs from the paper's, the last column names ours. GPU minutes are
-estimates for one H200. Batch sizes count views: 256 views are 128 images.
+All other claims are *undecided*. Where our setting differs from the paper's, the last column names ours. GPU minutes
+are estimates for one H200. Batch sizes count views: 256 views are 128 images.
 
 Eight of the TCL runs with a ResNet-18 used torch's batch norm ([engines](../results/engines)); no SupCon run did. The
 row on batch norm shows what that may cost TCL. [{MEASURING}](#how-accuracy-is-measured) defines the probes.
@@ -162,9 +162,8 @@ def results_table(results: Results) -> str:
         for each in plan.collect(experiment, results):
             if each.results:
                 rows.setdefault(tuple(each.results[0]["config"]["method"].items()) + _place(each), _cells(each))
-    return markdown_table(
-        COLUMNS, [rows[key] for key in sorted(rows, key=lambda key: list(TITLES).index(str(key[-2])))]
-    )
+    ordered = [rows[key] for key in sorted(rows, key=lambda key: list(TITLES).index(str(key[-2])))]
+    return markdown_table(COLUMNS, ordered, [column for column in COLUMNS if column.endswith("%")])
 
 
 def _place(outcome: Outcome) -> tuple[str, ...]:

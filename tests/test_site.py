@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`--strict` also checks the links between pages."""
     folder = tmp_path_factory.mktemp("site")
-    mkdocs = ["mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    mkdocs = ["mkdocs", "build", "--strict", "--site-dir", str(folder)]  # with --quiet, strict sees no warnings
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     for module, place in ((["website", "--pages"], ROOT / "docs"), (mkdocs, ROOT)):
         command = [sys.executable, "-m", *module]
