@@ -148,7 +148,7 @@ def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
 def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
     rows = {
-        CROSS_ENTROPY: ("method.name=cross-entropy",),
+        CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
         SUPCON: ("method.name=supcon",),
         "TCL auto alone": ("method.cross_entropy=0",),
         "TCL auto": (),
