@@ -209,7 +209,7 @@ def digits(value: float | None) -> str:
 
 def figure(rows: int, columns: int, title: str, height: float) -> tuple[Figure, list[list[Axes]]]:
     with rc_context(STYLE):
-        drawing = Figure(figsize=(0.8 + 5.2 * columns, 0.9 + height * rows), layout="constrained", facecolor="white")
+        drawing = Figure(figsize=(0.8 + 3.6 * columns, 0.9 + height * rows), layout="constrained", facecolor="white")
         drawing.suptitle(title, color=INK, fontsize=12, fontweight="bold", x=0.01, ha="left")
         return drawing, drawing.subplots(rows, columns, squeeze=False).tolist()
 
@@ -263,6 +263,5 @@ def over_sizes(axes: Axes, rows: Sequence[Row], names: Sequence[str], key: str, 
     axes.set_xlabel("N, embeddings in the batch")
     axes.set_ylabel(unit)
     axes.set_title(title, color=INK, fontsize=10, loc="left")
-    axes.legend(frameon=False, fontsize=8)
     quiet(axes, grid="y")
     axes.tick_params(axis="x", rotation=30 if len(sizes) > 4 else 0)

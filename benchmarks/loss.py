@@ -344,6 +344,10 @@ def draw(rows: list[Row], dim: int, title: str, path: Path) -> None:
     for line, (key, unit) in zip(panels, keys.items(), strict=True):
         for axes, loss in zip(line, losses, strict=True):
             over_sizes(axes, [row for row in rows if row["loss"] == loss], names, key, TITLES[loss], unit)
+    handles = {
+        text: mark for axes in drawing.axes for mark, text in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    drawing.legend([*handles.values()], [*handles], loc="outside lower center", ncols=4, frameon=False)
     save(drawing, path)
 
 

@@ -125,7 +125,7 @@ class OptimConfig:
     batch_images: int = ranged(128, low=1)
     """Images in a batch, over all processes. The loss sees batch_images × augment.views embeddings."""
     balance: str = one_of("none", ("none", "sampler", "weights"))
-    """For imbalanced classes: `sampler` fills each batch with as many images of each class, `weights` weights the loss.
+    """For imbalanced classes: `sampler` gives each class in a batch equally many images, `weights` weights the loss.
 
     `sampler`: data.images_per_class images of as many classes as fit; like `none` for several labels per image.
     `weights`: each anchor (each image, for cross-entropy) counts inversely to the number of training images of its
@@ -163,7 +163,7 @@ class EvalConfig:
     linear: str = one_of("fast", ("fast", "paper", "authors", "none"))
     """`fast`: logistic regression on cached features. `paper`: also 50 augmented epochs on the frozen encoder.
 
-    `authors`: also those epochs as the authors' code trains them, which changes the encoder's batch-norm statistics.
+    `authors`: also those epochs as the authors' code trains them, which changes the encoder's batch norm statistics.
     """
     linear_epochs: int = ranged(50, low=1)
     """Epochs of the `paper` and `authors` probes."""

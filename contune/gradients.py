@@ -220,7 +220,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     ]
     reading = (
         "Top: the weight of a pair in its anchor’s gradient by its similarity. A positive below zero is pushed away. "
-        "Grey: how many pairs there are. Below: the same embeddings with other k1 or k2. Solid lines are hard pairs, "
+        "Gray: how many pairs there are. Below: the same embeddings with other k1 or k2. Solid lines are hard pairs, "
         "dashed lines are easy ones."
     )
     share = f"{100 * found['hard_share']:g}\u202f%"
@@ -248,10 +248,11 @@ def headline(found: dict[str, Any]) -> str:
     for sign in SIGNS:
         tcl, supcon = (found[loss][f"hard_{sign}_gradient"] for loss in ("tcl", "supcon"))
         percent = 100 * (tcl / supcon - 1) if supcon else 0.0
-        changes.append(f"{abs(percent):.0f} % {'less' if percent < 0 else 'more'}")
+        size = f"{abs(percent):.0f} % {'less than' if percent < 0 else 'more than'}"
+        changes.append("as much as" if size.startswith("0 ") else size)
     return (
-        f"With k1 = {found['tcl']['k1']:g} and k2 = {found['tcl']['k2']:g}, TCL pulls hard positives {changes[0]} than "
-        f"SupCon and pushes hard negatives {changes[1]}, on the same embeddings."
+        f"On the same embeddings, with k1 = {found['tcl']['k1']:g} and k2 = {found['tcl']['k2']:g}, TCL pulls hard "
+        f"positives {changes[0]} SupCon and pushes hard negatives {changes[1]} SupCon."
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from contune.eval.measures import KNN, TOP1
+from contune.eval.measures import KNN, MEASURES, TOP1
 from contune.experiments import (
     EXPERIMENTS,
     Experiment,
@@ -29,53 +29,64 @@ from contune.experiments import (
 from contune.experiments.catalogue import TITLES
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import PAPER, Results
-from contune.experiments.tables import make_table, markdown_table
-from contune.experiments.verdicts import MEASURES, NOT, NOT_RUN, OPEN, PARTLY, REPRODUCED, Finding, summary
+from contune.experiments.tables import make_table, markdown_table, measure_of
+from contune.experiments.verdicts import CONFIRMED, CONTRADICTED, NOT_RUN, PARTLY, UNDECIDED, Finding, summary
 from contune.recipes.ssl import ROWS
 
 ENCODERS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 SHOWN = (("table1",), ("table1", "model.encoder=resnet18"), ("losses",))
 """Experiments whose rows make the README's table, with changed settings."""
-COLUMNS = ("data, encoder", "method", "top-1 %", "measure, runs", "kNN top-1 %", "paper")
+COLUMNS = ("data, encoder", "method", "top-1 %", "measured by, runs", "kNN, top-1 %", "paper, top-1 %")
 DPI = 120
 MADE_FROM = "made-from"
 """The entry of a picture that says which results it shows."""
 FIRST = ("ci", "losses", "fig-k1", "fig-k2", "ssl-cifar100")
-SHARED_NOTES = ("Top-1 on the", "± is the", "Differences are", "Gradients:")
+SHARED_NOTES = ("Top-1 accuracy on", "± is the", "Differences need", "Gradients:")
 """Beginnings of notes that hold for every table. The page states them once, at its end."""
-CAVEATS = ("The paper's numbers", "Settings changed", "What others report", "DINO:")
+CAVEATS = ("The paper's numbers", "Settings changed", "What others report", "DINO and SwAV")
 """Beginnings of notes that a reader of the table must not miss."""
 MEASURING = "How accuracy is measured"
+VARIANTS = {
+    "penalty 0.0001": "fast probe, fixed penalty",
+    "penalty by cross-validation": "fast probe, cross-validated penalty",
+    "batch 256": "full probe, batches of 256",
+    "batch 128": "full probe, batches of 128",
+}
+"""Names of measures with several protocols, by the words in which these differ."""
 
 HEAD = """# Results
 
-Here you find out which claims of the paper our runs confirm. Every experiment and every result file has its command.
-`make docs` writes this page from the files in [results/](../results/README.md); a test fails if the
-two disagree.
+This page says which claims of the paper our runs confirm. Every experiment and every result file has its command.
+`make docs` writes the page from the files in [results/](../results/README.md).
 
 ## Which claims hold
 
 """
 RULES = f"""
-Each row uses all finished runs with its settings. ± is a 95 % confidence interval over runs. With fewer than three
-runs, it is at least the binomial interval of the test images, ± 0.8 points on CIFAR-100.
+Each row uses all finished runs with its settings. ± is a 95 % confidence interval over at least three runs. With fewer
+runs on either side, we print no ±. The difference then has to exceed at least the sampling error of the test images:
+about 1.1 points on CIFAR-100. Claims on several k1 pool the runs of these k1.
 
-- A difference is *reproduced* if its interval lies above 0, and *partly* if some measures or data sets confirm it. It
-  is *not reproduced* if the interval lies below 0, or below the gain that the paper reports for the same setting.
-- *No difference* is reproduced if the whole interval lies within half a point of 0 (0.3 points for engines).
-- An accuracy is reproduced if ours is at most 0.5 points below the paper's, and partly if at most 1.5 points below.
-- A statement on gradients is reproduced if the mean over training has the stated direction and size.
+- A difference is *confirmed* if its interval lies above 0, and *partly confirmed* if only some measures or settings
+  show it. It is *contradicted* if the interval lies below 0. In the paper's own setting it is also contradicted if the
+  interval lies below the paper's gain.
+- *As accurate* or *no help* is confirmed if the interval lies within ± 0.5 points (± 0.3 for our own claims). It is
+  contradicted if the difference exceeds that margin and the interval excludes 0.
+- An accuracy is confirmed down to 0.5 points below the paper's, and partly confirmed down to 1.5 points.
+- A gradient is the mean over training. That it *rises* is confirmed if every step rises, partly if only the last value
+  exceeds the first. It *lags* if it is below 95 % of SupCon's; from 95 % on the gap *vanishes*.
+- Theorem 1 is confirmed if it holds for over 99.9 % of the positives, partly for over 50 %.
+- *On par* is confirmed if TCL reaches the median of the other methods. *Worst* and *best* are confirmed if both hold.
 
-Everything else is *open*. If our setting differs from the paper's, the last column names ours. Batch sizes count
-views: 256 views are 128 images.
-Eight of the TCL runs with a ResNet-18 used torch's batch norm ([engines](../results/engines)); no SupCon run did. The
-row on the training engine shows what that may cost TCL.
+All other claims are *undecided*. Where our setting differs from the paper's, the last column names ours. Batch sizes
+count views: 256 views are 128 images. Eight of the TCL runs with a ResNet-18 used torch's batch norm
+([engines](../results/engines)); no SupCon run did. The row on batch norm shows what that may cost TCL.
 [{MEASURING}](#how-accuracy-is-measured) defines the probes. `contune experiment verdicts` prints this table.
 
 """
 ACCURACIES = """## Supervised training
 
-The column *paper* has the paper's number where data, encoder, batch and epochs are the same.
+The last column has the paper's number where data, encoder, batch and epochs are the same.
 
 """
 DIGITS = """## Smoke tests on handwritten digits
@@ -83,9 +94,9 @@ DIGITS = """## Smoke tests on handwritten digits
 These experiments run on a CPU in minutes. They check the code and say little about photos.
 """
 ENDING = """
-The full probe follows the paper. The code of the paper's authors uses half the batch size and leaves batch-norm in
-training mode. Its cosine schedule lags by one epoch and ends at 1e-3 instead of 0. The *online probe* is a linear
-classifier that learns from the features of each training batch.
+The full probe (`eval.linear=paper`) follows the paper's text. The code of its authors (`eval.linear=authors`) uses half
+the batch size and leaves batch norm in training mode. Its cosine schedule lags by one epoch and ends at 1e-3 instead of
+0. The *online probe* is a linear classifier that learns from the features of each training batch.
 
 In all tables:
 
@@ -111,11 +122,11 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**No N×N matrix on the GPU.** For N = {ours['n']:,} embeddings on one H200, the SupCon loss and its gradient "
-        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. The form of SupContrast, SupCon's "
+        f"take {ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB. A transcription of SupContrast, SupCon's "
         f"reference code, takes {theirs['ratio']:.0f} times as long and {theirs['peak_bytes'] / 2**30:.0f} GiB.",
-        f"**Training at the speed of the encoder.** One H200 trains a ResNet-18 on "
+        f"**Training near the speed of the encoder.** One H200 trains a ResNet-18 on "
         f"{round(train['views_per_second'], -2):,.0f} augmented 32×32 views per second. That is "
-        f"{100 * train['of_bound']:.0f} % of the encoder alone.",
+        f"{100 * train['of_bound']:.0f} % of what the encoder reaches alone, without augmentation and loss.",
         f"**Fast augmentation.** At 32 pixels on two CPU cores, AutoAugment is {torchvision['ratio']:.1f} times as "
         "fast as torchvision's with two workers. On a GPU it is one Triton kernel.",
         f"**Fair comparisons.** {len(ROWS)} self-supervised methods share encoder, batch and epochs, each with its "
@@ -135,12 +146,9 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def verdict(findings: Sequence[Finding]) -> str:
     """Markdown: the findings that answer whether TCL helps."""
-    words = {REPRODUCED: "better", PARTLY: "better by some measures", NOT: "not better", OPEN: "undecided"}
-    texts = []
-    for each in findings:
-        if each.claim.headline and each.number != NOT_RUN:
-            upper, lower = (title.split(",")[0] for title in each.claim.rows)
-            texts.append(f"**{each.claim.headline}: {words[each.verdict]}.** {upper} − {lower} is {each.number}.")
+    words = {CONFIRMED: "better", PARTLY: "better by some measures", CONTRADICTED: "worse", UNDECIDED: UNDECIDED}
+    shown = [each for each in findings if each.claim.headline and each.number != NOT_RUN]
+    texts = [f"**{each.claim.headline}: {words[each.verdict]}.** {each.number}." for each in shown]
     return _bullets(*texts, f"**Claims.** {summary(findings)}")
 
 
@@ -163,13 +171,12 @@ def _place(outcome: Outcome) -> tuple[str, ...]:
 
 def _cells(outcome: Outcome) -> list[str]:
     data, encoder = _place(outcome)
-    (name,) = {score["name"] for score in outcome.scores()}
     method, num = outcome.row.method, len(outcome.results)
     runs = f"{num} run{'s' * (num > 1)}"
     paper = outcome.row.reported.get(PAPER, "–")
     accuracies = [str(outcome.accuracy(column)) for column in (TOP1, KNN)]
     where = f"{TITLES[data]}, {ENCODERS[encoder]}"
-    return [where, method, accuracies[0], f"{MEASURES[name].removeprefix('the ')}, {runs}", accuracies[1], f"{paper}"]
+    return [where, method, accuracies[0], f"{measure_of([outcome])}, {runs}", accuracies[1], f"{paper}"]
 
 
 def saved_folders(results: Path) -> list[Path]:
@@ -199,15 +206,17 @@ def results_page(results: Path, images: Path) -> str:
     parts = [HEAD + verdicts.summary(findings), *verdict_tables(findings, results), ACCURACIES + results_table(found)]
     parts += [section(folder, findings, images, names) for folder in large]
     parts += [DIGITS, *(section(folder, findings, images, names, level="###") for folder in small)] if small else []
-    measured = [f"- **{name}**: {protocol}." for protocol, name in sorted(names.items(), key=lambda item: item[1])]
+    measured = [f"- **{name}**: {text}." for text, name in sorted(names.items(), key=lambda item: item[1])]
     shared = [f"- {note}" for note in dict.fromkeys(notes)]
     return "\n\n".join([*parts, "\n".join([f"## {MEASURING}\n", *measured])]) + "\n" + ENDING + "\n".join(shared) + "\n"
 
 
 def verdict_tables(findings: Sequence[Finding], results: Path) -> list[str]:
-    """The claims that our runs decide; folded, the open ones and the files behind each."""
+    """The claims that our runs decide; folded, the undecided ones and the files behind each."""
     rows = list(zip(findings, verdicts.table(findings), strict=True))
-    decided, undecided = ([row for each, row in rows if (each.verdict == OPEN) == is_open] for is_open in (False, True))
+    decided, undecided = (
+        [row for each, row in rows if (each.verdict == UNDECIDED) == is_open] for is_open in (False, True)
+    )
     files: dict[tuple[Path, ...], str] = {}
     for finding in findings:
         for title, found in finding.files.items():
@@ -220,7 +229,9 @@ def verdict_tables(findings: Sequence[Finding], results: Path) -> list[str]:
     return [
         tables[0],
         RULES.strip(),
-        folded(f"The {len(undecided)} open claims, with the estimated H200 minutes of their missing runs", tables[1]),
+        folded(
+            f"The {len(undecided)} undecided claims, with the estimated H200 minutes of their missing runs", tables[1]
+        ),
         folded("The result files behind the verdicts, by experiment and row", "\n".join(lines)),
     ]
 
@@ -241,7 +252,8 @@ def section(
         notes = [note.replace(protocol, f"[{name}](#{slug(MEASURING)})") for note in notes]
     command = " ".join([experiment.name, *experiment.changes])
     own = [_sentence(finding) for finding in findings if finding.claim.experiment == command and finding.files]
-    details = [f"- [Result files](../results/{folder.name})", *(f"- {note}" for note in notes if note not in caveats)]
+    files = f"- Result files: [{folder.name}](../results/{folder.name}) and others in `results/` with the same settings"
+    details = [files, *(f"- {note}" for note in notes if note not in caveats)]
     parts = [
         f"{level} {experiment.title}",
         "\n".join(own),
@@ -256,21 +268,18 @@ def section(
 
 def _sentence(finding: Finding) -> str:
     differs = f" Ours: {finding.claim.differs}." if finding.claim.differs else ""
-    verdict = "partly reproduced" if finding.verdict == PARTLY else finding.verdict
-    number = f"{finding.number[0].upper()}{finding.number[1:]}"
-    return f"- **{verdict.capitalize()}:** {finding.claim.text} {number}.{differs}"
+    return f"- **{finding.verdict.capitalize()}:** {finding.claim.text.rstrip('.')}: {finding.number}.{differs}"
 
 
 def protocols(results: Results) -> dict[str, str]:
-    """The names of all protocols, with the data set where a name has several."""
-    found: dict[str, tuple[str, str]] = {}
+    """The names of all protocols that tables show."""
+    found: dict[str, str] = {}
     for result in (result for runs in results.values() for each in runs.values() for result in each):
         for score in result["measures"]:
-            if score["name"] in MEASURES:
-                place = MEASURES[score["name"]].removeprefix("the "), TITLES.get(result["data"], str(result["data"]))
-                found.setdefault(score["protocol"], place)
-    names = [name for name, _ in found.values()]
-    return {text: f"{name} on {data}" if names.count(name) > 1 else name for text, (name, data) in found.items()}
+            if score["name"] in ("linear", "linear-fast", "classifier", "knn"):
+                variant = [name for words, name in VARIANTS.items() if words in score["protocol"]]
+                found[score["protocol"]] = (variant or [MEASURES[score["name"]].short_title])[0]
+    return found
 
 
 def draw_figures(results: Path, images: Path) -> None:

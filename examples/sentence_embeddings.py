@@ -84,7 +84,7 @@ def words_left_out(input_ids: Tensor, share: float = 0.2) -> Tensor:
 
 
 def same_module(rows_ND: Tensor, labels_N: Tensor, test_N: Tensor) -> float:
-    """Per cent of the ten training sentences most similar to a test sentence that are from its module."""
+    """Percentage of the ten training sentences most similar to a test sentence that are from its module."""
     rows_ND = nn.functional.normalize(rows_ND)
     nearest_MT = (rows_ND[test_N] @ rows_ND[~test_N].T).topk(10, dim=1).indices
     return 100 * (labels_N[~test_N][nearest_MT] == labels_N[test_N][:, None]).float().mean().item()

@@ -47,7 +47,7 @@ def view(x_B1HW: Tensor) -> Tensor:
 
 @torch.no_grad()
 def nearest_neighbor(model: nn.Module, x_N1HW: Tensor, labels_N: Tensor, num_train: int) -> float:
-    """Per cent of the images after the first `num_train` whose most similar one among those has their class."""
+    """Percentage of the images after the first `num_train` whose most similar one among those has their class."""
     model.eval()
     features_ND = nn.functional.normalize(torch.cat([model(part) for part in x_N1HW.split(256)]))
     nearest_M = (features_ND[num_train:] @ features_ND[:num_train].T).argmax(dim=1)

@@ -90,7 +90,7 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     _, _, config, name = parse_choice(arguments)
     from contune.report import train_and_report
-    from contune.report.statistics import Spread
+    from contune.report.statistics import FEW, Spread
     from contune.run import seed_folder
     from contune.training.many import Job, run_many
 
@@ -106,7 +106,8 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         rows.append((job.title, *(f"{result[key]:.2f}" if key in result else "" for key in keys), str(job.folder)))
     if len(finished) > 1:
         columns = [[result[key] for _, result in finished if key in result] for key in keys]
-        rows.append(("mean ± 95 % interval", *(str(Spread.of(column)) if column else "" for column in columns), ""))
+        title = "mean ± 95 % interval" if len(finished) >= FEW else "mean"
+        rows.append((title, *(str(Spread.of(column)) if column else "" for column in columns), ""))
     show_table(("run", "linear %", "kNN %", "folder"), rows, numbers=("linear %", "kNN %"))
     for job, result in ended:
         if "error" in result:

@@ -15,7 +15,7 @@ class Measure:
     title: str
     """For reports and figures."""
     short_title: str
-    """For tables in the terminal; tells the two linear probes apart."""
+    """For tables and sentences; the two linear probes have different ones."""
     protocol: str
     """A template; `protocol.format(k=20, ...)` is the text that result.json holds."""
     meaning: str
@@ -38,11 +38,11 @@ _LOGISTIC = "logistic regression on {} (standardized, no augmentation, L-BFGS, w
 _KNN = "weighted kNN on {}, cosine, k={{k}}, T={{temperature:g}}, no augmentation"
 
 _ROWS = (
-    ("linear", "Linear probe", "linear probe, the paper's", _SGD,
+    ("linear", "Full linear probe", "full probe", _SGD,
      "a linear classifier trained on the frozen encoder, on augmented images"),
-    ("linear-authors", "Linear probe, authors’", "linear probe, the authors'", _AUTHORS,
+    ("linear-authors", "Authors’ linear probe", "authors' probe", _AUTHORS,
      "the paper’s linear probe as the authors’ code trains it, which changes the encoder’s batch-norm statistics"),
-    ("linear-fast", "Linear probe", "linear probe, fast", _LOGISTIC.format("cached frozen features"),
+    ("linear-fast", "Fast linear probe", "fast probe", _LOGISTIC.format("cached frozen features"),
      "a linear classifier trained on the frozen encoder’s features"),
     ("classifier", "Classifier", "classifier", _TRAINED,
      "the classifier that was trained together with the encoder"),

@@ -24,12 +24,12 @@ AUTO = ("method.k1=auto", "method.k2=auto")
 RESNET34 = ("model.encoder=resnet34", "optim.batch_images=64", "optim.lr=0.1")
 UNPRINTED = "The paper draws these numbers and does not print them. In its figure TCL is above SupCon throughout."
 FIGURE_3_BATCH = (
-    "The paper does not state the batch size of figure 3. Its best accuracy there, 76.2, is near that of batches of "
-    "128 views (75.7 in appendix B.1) and far from that of 256 (79.8)."
+    "The paper does not state the batch size of figure 3, whose best accuracy is 76.2 %. It reports 75.7 % for batches "
+    "of 128 views (appendix B.1) and 79.8 % for 256, so figure 3 probably has 128."
 )
 OTHERS = (
-    "What others report: the paper measured TCL and quotes the rest. solo-learn's column is an online probe; ARB's "
-    "number there is from its authors."
+    "What others report: the paper measured TCL and quotes published numbers for the other methods. solo-learn reports "
+    "an online probe; its number for ARB is from ARB's authors."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
@@ -37,9 +37,10 @@ IN_100_EPOCHS = {
 }
 """Recipes for 1000 epochs that learn nothing for 25 epochs and more without these (results/tried)."""
 IN_100_EPOCHS_NOTE = (
-    "DINO: as in its paper, the teacher's temperature rises from 0.04 to 0.07 over 30 epochs, and its momentum starts "
-    "at 0.996 instead of 0.9995. SwAV: ε = 0.03 instead of 0.05, and the queue from epoch 15 instead of 50. All other "
-    "recipes are those for 1000 epochs."
+    "DINO and SwAV learned nothing for 25 epochs with their settings for 1000 epochs, so these were changed. DINO: as "
+    "in its paper, the teacher's temperature rises from 0.04 to 0.07 over 30 epochs. Its momentum starts at 0.996 "
+    "instead of 0.9995. SwAV: ε = 0.03 instead of 0.05, and the queue starts at epoch 15 instead of 50. All other "
+    "methods run 100 epochs with the settings published for 1000."
 )
 
 
@@ -125,8 +126,8 @@ def _losses(data: str, constant: str) -> tuple[PlanRow, ...]:
 
 def _robustness() -> tuple[PlanRow, ...]:
     """TCL with automatic and constant k1 on digits, where batch size or epochs are not those that k1 was chosen for."""
-    losses = {"TCL, k1 = 5000": K1_5000, TCL: ("method.k1=500",), "TCL auto": AUTO}
-    places = {f"batch size: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
+    losses = {"TCL, k1 = 5000": K1_5000, "TCL, k1 = 500": ("method.k1=500",), "TCL auto": AUTO}
+    places = {f"views per batch: {n}": _batch(n, lr=0.1 * n / 128) for n in (32, 64, 128, 256, 512)}
     epochs = {f"epochs: {n}": (f"optim.epochs={n}",) for n in (5, 10, 20, 40)}
     return tuple(
         _row("digits", method, place, *settings, *loss)
@@ -163,26 +164,27 @@ def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
         title="Cross-entropy, SupCon and TCL, 150 epochs",
-        summary=f"Table 1: cross-entropy, SupCon and TCL on four data sets, 150 epochs; {WHERE}.",
+        summary=f"Table 1: cross-entropy, SupCon and TCL on four datasets, 150 epochs; {WHERE}.",
         rows=_table1(TABLE_1),
         layout="grid",
     ),
     "table1-digits": Experiment(
         title="Cross-entropy, SupCon and TCL on handwritten digits",
-        summary="Table 1, small: the three losses on handwritten digits and on a fifth of them; a CPU, two minutes.",
+        summary="Table 1, small: the three losses on handwritten digits, on all and on a fifth; a CPU, two minutes.",
         rows=tuple(
             _row("digits", method, place, *settings)
             for place, settings in (
                 ("898 digits", ()),
-                ("a fifth of them", ("data.val_fraction=0.8", "optim.epochs=40")),
+                ("180 digits", ("data.val_fraction=0.8", "optim.epochs=40")),
             )
             for method in (CROSS_ENTROPY, SUPCON, TCL)
         ),
         layout="grid",
+        setting="training images",
     ),
     "table1-250": Experiment(
         title="SupCon and TCL, 250 epochs",
-        summary=f"Table 3 of the appendix: SupCon and TCL on four data sets, 250 epochs; {WHERE}.",
+        summary=f"Table 3 of the appendix: SupCon and TCL on four datasets, 250 epochs; {WHERE}.",
         rows=_table1(TABLE_3, "-250"),
         layout="grid",
     ),
@@ -283,7 +285,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
     ),
     "losses": Experiment(
-        title="TCL and its rivals, CIFAR-100",
+        title="TCL and other supervised contrastive losses, CIFAR-100",
         summary=f"SupCon, TCL, TCL auto, SINCERE, ε-SupInfoNCE and DCL, three seeds, CIFAR-100, ResNet-18; {WHERE}.",
         rows=_losses("cifar100", "k1 = 4000"),
         overrides=("model.encoder=resnet18",),
@@ -291,7 +293,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
     ),
     "losses-digits": Experiment(
-        title="TCL and its rivals, handwritten digits",
+        title="TCL and other supervised contrastive losses, handwritten digits",
         summary="The same losses over five seeds on handwritten digits; a CPU, six minutes.",
         rows=_losses("digits", "k1 = 500"),
         num_seeds=5,
@@ -302,6 +304,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",
         rows=_robustness(),
         layout="sweep",
+        setting="setting",
     ),
     "long-tail": Experiment(
         title="SupCon and TCL on long-tailed CIFAR-100",

@@ -1,6 +1,6 @@
 """The figures of experiments, one function per layout. Filled marks are ours, open ones are numbers that others report.
 
-Every accuracy has its 95 % interval: a thick bar over runs, a thin one for the finite number of images of one run.
+Every accuracy has its 95 % interval: a thick bar over three or more runs, or a thin one over the images of one.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,18 +16,17 @@ from matplotlib.ticker import MaxNLocator
 
 from contune.eval.measures import FAST, KNN, LINEAR, TOP1
 from contune.experiments.plan import PAPER, SUPCON, TCL, Experiment, Outcome, protocols_differ
-from contune.experiments.tables import GRADIENTS, by_place, compared
+from contune.experiments.tables import GRADIENTS, by_place, compared, measure_of
 from contune.report.statistics import wilson_interval
 from contune.report.style import INK, LINE, MUTED, STYLE, MethodStyle, method_style, quiet
 
 WIDTH = 8.2
 """Inches."""
 THICK, THIN = 2.0, 0.9
-"""Widths of bars: over runs, and of one run."""
+"""Widths of bars: over runs, and over images."""
 OTHERS = ("s", "^")
 """Marks of numbers that others report, of whom there are two at most."""
 DASHED = (0, (4, 2))
-TOP_1 = "top-1 accuracy, %"
 
 
 def make_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
@@ -53,8 +52,8 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
                 if (spread := each.accuracy(column)) is not None:
                     _mark(axes, spread.mean, y + shift, style._replace(marker=marker), **_bar(each, column))
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
-    axes.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
-    ours = [_handle(MethodStyle(*kind)) for kind in (("linear probe", INK, "o"), ("kNN", INK, "|"))]
+    axes.set_xlabel(f"top-1 accuracy, % ({_conditions(outcomes)})")
+    ours = [_handle(MethodStyle(*kind)) for kind in ((measure_of(outcomes, LINEAR), INK, "o"), ("kNN", INK, "|"))]
     theirs = [_handle(source, filled=False) for source in sources.values()]
     return _with_legend(figure, experiment.title, [*ours, *theirs, *_bar_handles(outcomes, LINEAR)])
 
@@ -70,7 +69,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    figure.supxlabel(f"{TOP_1} ({_conditions(outcomes)})", fontsize=10, color=MUTED)
+    figure.supxlabel(_label(outcomes), fontsize=10, color=MUTED)
     return _with_legend(figure, experiment.title, _bar_handles(outcomes))
 
 
@@ -95,30 +94,35 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
         axes.set_xlim(-0.5, len(places) - 0.5)
         axes.set_xticks(range(len(places)), [place.rpartition(": ")[2] for place in places])
         axes.set_xlabel(setting or experiment.setting)
-    panels[0].set_ylabel(f"{TOP_1} ({_conditions(outcomes)})")
+    low, high = (end(axes.get_ylim()[place] for axes in panels) for place, end in enumerate((min, max)))
+    for axes in panels:
+        axes.set_ylim(low, min(high, 100.5))
+    panels[0].set_ylabel(_label(outcomes))
     handles = [_handle(method_style(method)) for method in methods]
     return _with_legend(figure, experiment.title, [*handles, *_bar_handles(outcomes)])
 
 
 def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """Every run a tick, the mean with its interval, and the differences in a second panel."""
-    figure, (runs, differences) = _panels(2, 1.5 + 0.55 * len(outcomes))
+    pairs = compared(outcomes)
+    figure, (runs, *others) = _panels(2 if pairs else 1, 1.5 + 0.55 * len(outcomes))
     for y, each in enumerate(outcomes):
         style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores()]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
         _marks(runs, each, y, y - 0.25, style)
     _name_rows(runs, [each.row.method for each in outcomes])
-    runs.set_xlabel(f"{TOP_1} ({_conditions(outcomes)})")
-    names: list[str] = []
-    for lower, upper in compared(outcomes):
-        style = method_style(upper.row.method)
-        for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
-            if (found := upper.difference(lower, column)) is not None:
-                _mark(differences, found.mean, len(names), style, xerr=found.half or 0.0, elinewidth=THICK)
-            names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
-    differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
-    _name_rows(differences, names)
-    differences.set_xlabel("difference, points")
+    runs.set_xlabel(_label(outcomes))
+    for differences in others:
+        names: list[str] = []
+        for lower, upper in pairs:
+            style = method_style(upper.row.method)
+            for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
+                if (found := upper.difference(lower, column)) is not None:
+                    _mark(differences, found.mean, len(names), style, xerr=found.shown or 0.0, elinewidth=THICK)
+                names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
+        differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
+        _name_rows(differences, names)
+        differences.set_xlabel("difference, points\n(measured as on the left)")
     tick = _handle(MethodStyle("each run", MUTED, "|"))
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
 
@@ -149,14 +153,14 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
     panels["relative"].axhline(0, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
     handles.append(_handle(red._replace(marker=""), line=DASHED))
     if (spread := supcon.accuracy()) is not None:
-        half = spread.half or 0.0
+        half = spread.shown or 0.0
         panels["accuracy"].axhspan(spread.mean - half, spread.mean + half, color=LINE, zorder=0)
         panels["accuracy"].axhline(spread.mean, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
         handles += [Patch(color=LINE, label=f"{SUPCON}, 95 % interval over runs")] if half else []
     for name, title, label in (
         ("runs", f"in each run ({_conditions(outcomes)})", f"mean {GRADIENTS[key]}"),
         ("relative", f"compared with {SUPCON} on the same batches", f"difference from {SUPCON}'s, %"),
-        ("accuracy", "accuracy after training", TOP_1),
+        ("accuracy", "accuracy after training", f"{measure_of(outcomes)}, top-1 %"),
     ):
         quiet(panels[name], grid="y")
         panels[name].set_title(title, loc="left", fontsize=10)
@@ -197,11 +201,11 @@ def _mark(axes: Axes, x: float, y: float, style: MethodStyle, *, filled: bool = 
 
 
 def _bar(outcome: Outcome, column: str, error: str = "xerr") -> dict[str, Any]:
-    """The interval over runs, or that of the images of one run; `yerr` in figures with vertical accuracies."""
+    """The interval over runs, of fewer than three that over images; `yerr` in figures with vertical accuracies."""
     spread = outcome.accuracy(column)
     assert spread is not None
-    if spread.half is not None:
-        return {error: spread.half, "elinewidth": THICK}
+    if spread.shown is not None:
+        return {error: spread.shown, "elinewidth": THICK}
     low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
     return {error: [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]], "elinewidth": THIN}
 
@@ -239,6 +243,11 @@ def _conditions(outcomes: Sequence[Outcome]) -> str:
     return ", ".join(texts)
 
 
+def _label(outcomes: Sequence[Outcome]) -> str:
+    """Of an axis: the measure, and its conditions."""
+    return f"{measure_of(outcomes) or 'accuracy'}, top-1 %\n({_conditions(outcomes)})"
+
+
 def _handle(style: MethodStyle, *, line: Any = "none", filled: bool = True) -> Line2D:
     """A mark in a legend."""
     title, color, marker = style
@@ -249,8 +258,8 @@ def _handle(style: MethodStyle, *, line: Any = "none", filled: bool = True) -> L
 def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D]:
     """What the bars mean, and of top-1 the open marks, as far as there are any."""
     papers = column == TOP1 and any(PAPER in each.row.reported for each in outcomes)
-    halves = {spread.half is None for each in outcomes if (spread := each.accuracy(column)) is not None}
-    bars = ((False, THICK, "95 % interval over runs"), (True, THIN, "1 run: 95 % interval over images"))
+    halves = {spread.shown is None for each in outcomes if (spread := each.accuracy(column)) is not None}
+    bars = ((False, THICK, "95 % interval over runs"), (True, THIN, "1 or 2 runs: 95 % interval over images"))
     lines = [Line2D([], [], color=MUTED, linewidth=width, label=label) for one, width, label in bars if one in halves]
     return [*([_handle(MethodStyle("open: the paper", MUTED, "s"), filled=False)] if papers else []), *lines]
 

@@ -6,24 +6,28 @@ from itertools import combinations
 from math import sqrt
 from statistics import mean
 
-from contune.eval.measures import FAST, KNN, LINEAR, TOP1, columns_of_imbalance, judged_by
+from contune.eval.measures import FAST, KNN, LINEAR, MEASURES, PIXELS, TOP1, columns_of_imbalance, judged_by
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, protocols_differ
 from contune.report.page import duration
+from contune.report.statistics import FEW
 
 NOTHING = "–"
-TITLES = {TOP1: "top-1 %", LINEAR: "linear %", FAST: "fast probe %", KNN: "kNN %"}
-FACTS = ("encoder", "epochs", "hardware", "git_revision", "note")
+FACTS_OF_ROWS, FACTS_OF_RUNS = ("encoder", "epochs"), ("hardware", "git_revision")
 """Entries of result.json that a table's notes name."""
+SHARED = ("shared the GPU", "shared this machine")
+"""In the note of a run whose time says nothing."""
+MOST_NAMED = 3
+"""Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 THEOREM_1 = "theorem1_share"
 DIFFERENCES = (
-    "Differences are paired by seed; where a seed was run several times, all runs count (Welch's interval). p: "
-    "two-sided t-test of top-1, not corrected for several comparisons."
+    "Differences need three runs of both methods. They are paired by seed if every seed has one run. Otherwise they "
+    "compare all runs, with Welch's interval. p: two-sided t-test of the first column, not corrected for several tests."
 )
 RESPONSES = (
-    "Gradients: the mean response of an anchor to its positives (equation 16) and negatives (lemmas 1 and 2) over "
-    f"training, in percent of {SUPCON}'s formula on the same batches. Theorem 1 holds: the share of positives above "
-    f"{SUPCON}'s."
+    "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
+    f"(lemmas 1 and 2). 100 % is {SUPCON}'s coefficient on the same batch. The last column has the share of positives "
+    f"with a larger coefficient than {SUPCON}'s, as theorem 1 claims."
 )
 
 
@@ -56,7 +60,8 @@ def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """A row per method, baselines last. Columns in which no row has anything are left out."""
     methods = [each for each in outcomes if not each.row.is_baseline]
     sources = dict.fromkeys(source for each in outcomes for source in each.row.reported)
-    columns, rows = ["method", TITLES[LINEAR], TITLES[KNN], "online probe %", *sources], []
+    columns, rows = ["method", *(_title(outcomes, column) for column in (LINEAR, KNN)), "online probe, top-1 %"], []
+    columns += [f"{source}, top-1 %" for source in sources]
     for each in sorted(outcomes, key=lambda each: each.row.is_baseline):
         online = [result["last_logged"].get("online_top1") for result in each.trained if "last_logged" in result]
         rows.append((
@@ -85,19 +90,22 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         papers = [f"{each.row.reported[PAPER]:.1f}" for each in here if each and PAPER in each.row.reported]
         more = [" / ".join(papers) or NOTHING] if quoted else []
         rows.append((place, *texts, *([_difference(here[-1], here[-2])] if len(here) > 1 else []), *more))
-    difference = [f"{methods[-1]} − {methods[-2]}"] if len(methods) > 1 else []
-    columns = [experiment.setting, *methods, *difference, *([PAPER] if quoted else [])]
+    titles = [f"{method}, {_title([cells[key] for key in cells if key[0] == method])}" for method in methods]
+    difference = [f"{methods[-1]} − {methods[-2]}, points"] if len(methods) > 1 else []
+    columns = [experiment.setting, *titles, *difference, *([f"{PAPER}, top-1 %"] if quoted else [])]
     return Table(columns=columns, rows=rows, notes=_notes(outcomes, (TOP1,)))
 
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
-    """Every two methods; of more than three, each with the first."""
-    return list(combinations(outcomes, 2)) if len(outcomes) <= 3 else [(outcomes[0], each) for each in outcomes[1:]]
+    """Every two methods with enough runs; of more than three methods, each with the first."""
+    pairs = list(combinations(outcomes, 2)) if len(outcomes) <= 3 else [(outcomes[0], each) for each in outcomes[1:]]
+    return [pair for pair in pairs if min(len(each.results) for each in pair) >= FEW]
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
-    measures = [TOP1, *([FAST] if protocols_differ(outcomes) else []), KNN]
+    differ = protocols_differ(outcomes)
+    measures = [TOP1, *([FAST] if differ else []), KNN]
     shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
     rows = []
     for each in outcomes:
@@ -105,20 +113,22 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         for shot in shots:
             values = [score[shot] for score in each.scores() if shot in score]
             texts.append(f"{mean(values):.1f}" if values else NOTHING)
-        rows.append((each.row.method, _accuracy(each, outcomes), *texts, str(len(each.results)), NOTHING))
+        name = f"{each.row.method} ({measure_of([each])})" if differ and each.results else each.row.method
+        rows.append((name, _accuracy(each, outcomes), *texts, str(len(each.results)), NOTHING))
     for lower, upper in compared(outcomes):
         differences = [upper.difference(lower, column) for column in measures]
         texts = [NOTHING if each is None else each.signed for each in differences]
         found = differences[0]
-        p = NOTHING if found is None or found.p is None else f"{found.p:.2g}"
-        texts += [*[NOTHING] * len(shots), str(found.num) if found else NOTHING, p]
+        p = NOTHING if found is None or found.shown is None else f"{found.p:.2g}"
+        counts = dict.fromkeys(str(len(each.results)) for each in (upper, lower))
+        texts += [*[NOTHING] * len(shots), " and ".join(counts), p]
         rows.append((f"{upper.row.method} − {lower.row.method}", *texts))
     notes = _notes(outcomes, measures)
-    if any(len(each.results) > 1 for each in outcomes):
-        notes.append(DIFFERENCES)
+    notes += [DIFFERENCES] if compared(outcomes) else []
     if shots:
         notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
-    columns = ["", *(TITLES[column] for column in measures), *(f"{shot} %" for shot in shots), "runs", "p"]
+    columns = ["method", *(_title(outcomes, column) for column in measures)]
+    columns += [*(f"{shot} %" for shot in shots), "runs", "p"]
     return Table(columns=columns, rows=rows, notes=notes)
 
 
@@ -137,7 +147,8 @@ def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Tabl
     papers = [f"{each.row.title} {each.row.reported[PAPER]:g} %" for each in outcomes if PAPER in each.row.reported]
     notes = [*_notes(outcomes, (TOP1,)), *([f"The paper has: {'; '.join(papers)}."] if papers else []), RESPONSES]
     gradients = [f"{title}, % of {SUPCON}'s" for title in GRADIENTS.values()]
-    columns = ["loss", TITLES[TOP1], f"− {SUPCON}", *gradients, "theorem 1 holds, %"]
+    columns = ["loss", _title(outcomes), f"difference to {SUPCON}, points", *gradients]
+    columns.append(f"positives with a larger gradient than {SUPCON}'s, %")
     return Table(columns=columns, rows=rows, notes=notes)
 
 
@@ -157,6 +168,17 @@ def by_place(outcomes: Iterable[Outcome]) -> tuple[dict[tuple[str, str], Outcome
     return cells, list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
 
 
+def measure_of(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
+    """`full probe`, or `classifier or full probe` if outcomes differ; empty without runs."""
+    names = (score["name"].removeprefix(PIXELS) for each in outcomes for score in each.scores(column))
+    return " or ".join(dict.fromkeys(MEASURES[name].short_title for name in names))
+
+
+def _title(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
+    """Of a column of accuracies."""
+    return f"{measure_of(outcomes, column)}, top-1 %".removeprefix(", ")
+
+
 def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = TOP1) -> str:
     """In bold if it is the highest of the rivals. Top-1 with a remark, such as that some runs are missing."""
     spread, remark = None, ""
@@ -170,8 +192,10 @@ def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = 
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
-    """Empty if the rows have different seeds, whose means the table shows."""
+    """Empty for too few runs, or if the rows have different seeds, whose means the table shows."""
     if upper is None or lower is None or upper.by_seed().keys() != lower.by_seed().keys():
+        return NOTHING
+    if min(len(upper.results), len(lower.results)) < FEW:
         return NOTHING
     found = upper.difference(lower)
     return NOTHING if found is None else found.signed
@@ -188,18 +212,15 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     results = [result for each in outcomes for result in each.results]
     notes = []
     if results:
-        notes.append(f"Top-1 on the {results[0]['split']} split after the last epoch; the highest in bold.")
-        if any(len(each.trained) > 1 for each in outcomes):
-            notes.append("± is the 95 % confidence interval over runs (Student's t).")
-        singles = [found[0] for each in outcomes if len(found := each.scores(columns[0])) == 1]
-        if singles:
-            top1, num = mean(score["top1"] for score in singles), singles[0]["num_images"]
+        notes.append(f"Top-1 accuracy on the {results[0]['split']} split after the last epoch; the highest in bold.")
+        if any(len(each.trained) >= FEW for each in outcomes):
+            notes.append("± is the 95 % confidence interval over runs (Student's t), from three runs on.")
+        few = [found[0] for each in outcomes if 0 < len(found := each.scores(columns[0])) < FEW]
+        if few:
+            top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            notes.append(f"One run: ± {half:.1f} points is the 95 % interval of {top1:.0f} % of {num:,} images.")
+            notes.append(f"Without ±: one or two runs. {num:,} test images alone give ± {half:.1f} points (95 %).")
         notes += _facts(outcomes, columns)
-        times = [(each.row.title, [result["seconds"] for result in each.trained]) for each in outcomes if each.trained]
-        texts = [f"{title} {duration(mean(seconds))}" for title, seconds in times]
-        notes.append(f"Training time, mean: {'; '.join(texts)}.")
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
         names = ", ".join(dict.fromkeys(each.row.at or each.row.title for each in outcomes if each.absent == reason))
         notes.append(f"Left out: {names}; {reason}.")
@@ -207,21 +228,36 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
 
 
 def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
-    """What holds for the results; if it is not the same for all, a note per value with the rows that have it."""
+    """What holds for most rows, the exceptions, and the times of runs that had the device alone."""
     rows_with: dict[str, dict[str, list[str]]] = {}
     trained = [(each.row.title, result) for each in outcomes for result in each.trained]
     for row, result in trained:
-        facts = {
-            TITLES[column].removesuffix(" %"): (judged_by(result, column) or {}).get("protocol") for column in columns
-        }
-        facts |= {name.replace("_", " "): result.get(name) for name in FACTS}
+        facts = {_title(outcomes, column): (judged_by(result, column) or {}).get("protocol") for column in columns}
+        facts |= {name: result.get(name) for name in FACTS_OF_ROWS}
         for title, value in facts.items():
-            rows = rows_with.setdefault(title, {}).setdefault(str(value or ""), [])
+            rows = rows_with.setdefault(title.removesuffix(", top-1 %"), {}).setdefault(str(value or ""), [])
             rows += [] if row in rows else [row]
-    num_rows = len({row for row, _ in trained})
-    return [
-        f"{title}: {value}." if len(rows) == num_rows else f"{title}: {value} – {'; '.join(rows)}."
-        for title, values in rows_with.items()
-        for value, rows in values.items()
-        if value
-    ]
+    notes = []
+    for title, values in rows_with.items():
+        values.pop("", None)
+        (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1])) or [("", [])]
+        texts = [f"{'; '.join(rows)}: {value}" for value, rows in others]
+        if sum(len(rows) for _, rows in others) > MOST_NAMED:
+            texts = [f"other rows: {', '.join(value for value, _ in others)}"]
+        notes += [f"{title}: {most}{''.join(f' ({text})' for text in texts)}."] if most else []
+    for name in FACTS_OF_RUNS:
+        found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
+        notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []
+    times = []
+    for row, result in trained:
+        note = result.get("note", "")
+        notes += [f"{row}, seed {result['seed']}: {part}." for part in note.split("; ") if part.startswith("changed")]
+        times += [] if any(text in note for text in SHARED) else [result["seconds"]]
+    if len(times) < len(trained):
+        notes.append(
+            f"{len(trained) - len(times)} of {len(trained)} runs shared the device, so their times say little."
+        )
+    if times:
+        ends = dict.fromkeys(map(duration, (min(times), max(times))))
+        notes.append(f"Training time{' of the others' * (len(times) < len(trained))}: {' to '.join(ends)}.")
+    return notes

@@ -3,7 +3,7 @@
 A claim in results/claims.toml is data: a sentence, where the paper says it, the rows of an experiment whose runs decide
 it, and a test. Verdict, number, interval and files follow from the runs. Every finished run at a setting counts. A
 difference is decided if its 95 % interval excludes 0, or excludes the paper's gain. Of fewer than three runs, the
-interval is at least that of two samples of the test images.
+interval is at least that of two samples of the test images, and no text shows it.
 """
 
 import tomllib
@@ -18,17 +18,14 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.eval.measures import LINEAR, TOP1
+from contune.eval.measures import LINEAR, MEASURES, TOP1
 from contune.experiments import plan
 from contune.experiments.catalogue import find_experiment
 from contune.experiments.plan import Experiment, Outcome, Results
-from contune.report.statistics import Spread
+from contune.report.statistics import FEW, Spread
 
-REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly", "not reproduced", "open"
+CONFIRMED, PARTLY, CONTRADICTED, UNDECIDED = "confirmed", "partly confirmed", "contradicted", "undecided"
 NOT_RUN = "not run"
-FEW = 3
-"""Fewer runs of a row say too little about how runs differ."""
-MEASURES = {"linear": "the full probe", "linear-fast": "the fast probe", "classifier": "the classifier", "knn": "kNN"}
 NUM_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "fmnist": 60_000, "imagenet100": 126_689, "digits": 898}
 VIEWS_PER_SECOND = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3, "resnet-mini": 5e3}
 """On one H200 at 32 pixels, about; ImageNet's 224 pixels take 3.3 times as long."""
@@ -53,6 +50,8 @@ class Claim:
     """With KEY=VALUE after its name, if our runs have other settings."""
     rows: Sequence[str]
     """Titles of its rows; `TITLE @ EXPERIMENT` is a row of another one. Differences: first − second, third − fourth."""
+    difference: str = ""
+    """What is subtracted from what, if it is not the first two rows."""
     paper: float | None = None
     """The paper's number, or the paper's difference."""
     differs: str = ""
@@ -112,8 +111,8 @@ def judge(difference: Spread, paper: float | None = None) -> str:
     """Above 0, below 0 or below the paper's difference, or neither."""
     half = difference.half or 0.0
     if difference.mean - half > 0:
-        return REPRODUCED
-    return NOT if difference.mean + half < max(0.0, paper or 0.0) else OPEN
+        return CONFIRMED
+    return CONTRADICTED if difference.mean + half < max(0.0, paper or 0.0) else UNDECIDED
 
 
 def above(claim: Claim, rows: Rows) -> Decided:
@@ -123,21 +122,23 @@ def above(claim: Claim, rows: Rows) -> Decided:
     for column in claim.columns:
         total, means = gaps_of(rows, column)
         if total is None:
-            return OPEN, "no seeds in common"
+            return UNDECIDED, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
-        verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
-        texts.append(f"{total.signed}{'' if texts else ' points'} by {_measure(rows, column)}")
-    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, "; ".join(texts)
+        verdicts.append(PARTLY if verdict == CONFIRMED and min(means) <= 0 else verdict)
+        by = _measure(rows, column)
+        text = f"By {by} it is {total.signed}" if texts else f"{_operands(claim, rows)} = {total.signed} points by {by}"
+        texts.append(text)
+    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if CONFIRMED in verdicts else UNDECIDED, ". ".join(texts)
 
 
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference is at most the margin; not if it is more than the margin and its interval excludes 0."""
     total, _ = gaps_of(rows)
     if total is None:
-        return OPEN, "no seeds in common"
+        return UNDECIDED, "no seeds in common"
     size, half = abs(total.mean), total.half or 0.0
-    verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, f"{total.signed} points by {_measure(rows)}"
+    verdict = CONFIRMED if size + half <= margin else CONTRADICTED if size > max(half, margin) else UNDECIDED
+    return verdict, f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
 
 
 def same_engine(claim: Claim, rows: Rows) -> Decided:
@@ -145,7 +146,7 @@ def same_engine(claim: Claim, rows: Rows) -> Decided:
     torchs = [result for result in rows[0].results if result["config"]["run"]["engine"] in ("graph", "eager")]
     ours = [result for result in rows[0].results if result not in torchs]
     if not torchs or not ours:
-        return OPEN, "one engine"
+        return UNDECIDED, "one engine"
     return similar(claim, [replace(rows[0], results=tuple(each)) for each in (ours, torchs)], margin=0.3)
 
 
@@ -154,34 +155,36 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
     column = claim.columns[0]
     found = rows[0].accuracy(column)
     assert found is not None
-    half = _of_images(rows, column) if found.half is None else found.half
     lacking = (claim.paper or 0.0) - found.mean
-    verdict = REPRODUCED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else NOT
-    return verdict, f"{Spread(found.mean, half)} % by {_measure(rows, column)}"
+    verdict = CONFIRMED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else CONTRADICTED
+    return verdict, f"{found} % by {_measure(rows, column)}"
 
 
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
     (first, _), (second, _) = gaps_of(rows[:2]), gaps_of(rows[2:])
     if first is None or second is None:
-        return OPEN, "no seeds in common"
-    total = Spread(first.mean - second.mean, sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2))
-    return judge(total), f"{total.signed} points by {_measure(rows)}"
+        return UNDECIDED, "no seeds in common"
+    half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
+    total = Spread(first.mean - second.mean, half, num=num)
+    return judge(total), f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
     """The first row is the lowest, the last one the highest."""
     values = [found.mean for each in rows if (found := each.accuracy()) is not None]
     hits = (values[0] == min(values)) + (values[-1] == max(values))
-    return (NOT, PARTLY, REPRODUCED)[hits], f"{values[0]:.2f} % and {values[-1]:.2f} % by {_measure(rows)}"
+    texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
+    return (CONTRADICTED, PARTLY, CONFIRMED)[hits], f"{texts[0]}, {texts[-1]} by {_measure(rows)}"
 
 
 def upper_half(claim: Claim, rows: Rows) -> Decided:
     """The first row is at least the median of the others."""
     own, *others = [found.mean for each in rows if (found := each.accuracy(LINEAR)) is not None]
     place = 1 + sum(value > own for value in others)
-    verdict = REPRODUCED if own >= median(others) else NOT
-    return verdict, f"place {place} of {len(rows)} with {own:.2f} % by {_measure(rows[:1], LINEAR)}"
+    verdict = CONFIRMED if own >= median(others) else CONTRADICTED
+    number = f"{own:.2f} % by {_measure(rows[:1], LINEAR)}, rank {place} of {len(rows)}"
+    return verdict, f"{number}; the median of the others is {median(others):.2f} %"
 
 
 def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: float = 1e9) -> Decided:
@@ -190,26 +193,44 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
     for each in rows:
         own, supcon = each.mean_logged(key), each.mean_logged(f"supcon_{key}")
         if own is None or supcon is None:
-            return OPEN, "the runs did not log gradients"
+            return UNDECIDED, "the runs did not log gradients"
         values.append(100 * own / supcon)
     rises = all(a < b for a, b in pairwise(values))
     ends = low <= values[-1] <= high
-    verdict = REPRODUCED if rises and ends else PARTLY if (rises and len(values) > 1) or values[-1] > values[0] else NOT
-    return verdict, " to ".join(f"{value:.0f} %" for value in values[:1] + values[1:][-1:]) + " of SupCon's"
+    verdict = (
+        CONFIRMED
+        if rises and ends
+        else PARTLY
+        if (rises and len(values) > 1) or values[-1] > values[0]
+        else CONTRADICTED
+    )
+    last = f" and {values[-1]:.0f} % at {rows[-1].row.at}" if len(rows) > 1 else ""
+    return verdict, f"{values[0]:.0f} % of SupCon's at {rows[0].row.at}{last}"
 
 
 def holds(claim: Claim, rows: Rows) -> Decided:
     """Theorem 1 holds for all positives; partly for most."""
     shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
-        return OPEN, "the runs did not log gradients"
+        return UNDECIDED, "the runs did not log gradients"
     share = 100 * mean(shares)
-    return REPRODUCED if share > 99.9 else PARTLY if share > 50 else NOT, f"for {share:.0f} % of all positives"
+    return (
+        CONFIRMED if share > 99.9 else PARTLY if share > 50 else CONTRADICTED,
+        f"larger for {share:.0f} % of all positives",
+    )
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
-    names = dict.fromkeys(MEASURES[score["name"]] for each in rows for score in each.scores(column))
-    return "full probe against classifier" if len(names) > 1 else next(iter(names))
+    names = dict.fromkeys(MEASURES[score["name"]].short_title for each in rows for score in each.scores(column))
+    return f"the {text}" if (text := " against ".join(names)).endswith("probe") else text
+
+
+def _operands(claim: Claim, rows: Rows) -> str:
+    """`TCL − SupCon`, with their settings if these differ."""
+    pair = [each.row for each in rows[:2]]
+    same = pair[0].at == pair[1].at
+    names = [f"{row.method} ({row.at})" if row.at and not same else row.method or row.title for row in pair]
+    return claim.difference or " − ".join(names)
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
@@ -247,10 +268,10 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
                 num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
                 minutes += num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
             rows[text] = by_title[title]
-        verdict, number = OPEN, NOT_RUN
+        verdict, number = UNDECIDED, NOT_RUN
         if all(each.results for each in rows.values()):
             verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
-            number = f"{number} ({_runs(list(rows.values()))})"
+            number = f"{number} ({_runs([rows[text] for text in claim.rows])})"
         files = {
             f"{claim.experiment.split()[0]}, {each.row.title}": tuple(Path(result["file"]) for result in each.results)
             for each in rows.values()
@@ -270,22 +291,24 @@ def gpu_minutes(config: Config) -> float:
 def _runs(rows: Rows) -> str:
     """`5 runs each`, `16 and 7 runs` of the first and second row, or `3 to 5 runs each` of many."""
     counts = [len(each.results) for each in rows]
+    if len(rows) > 2 and len({each.row.title for each in rows[1::2]}) == 1:  # compared together, as in `gaps_of`
+        counts = [sum(counts[::2]), counts[1]]
     if len({*counts}) == 1:
-        return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(rows) > 1)}"
-    return f"{min(counts)} to {max(counts)} runs each" if len(rows) > 2 else f"{counts[0]} and {counts[1]} runs"
+        return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
+    return f"{min(counts)} to {max(counts)} runs each" if len(counts) > 2 else f"{counts[0]} and {counts[1]} runs"
 
 
 COLUMNS = ("claim", "paper", "verdict", "our runs")
 
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
-    """The claims in their order. What is open says which GPU time its missing runs need."""
+    """The claims in their order. What is undecided says which GPU time its missing runs need."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         claim, text = finding.claim, finding.number
         if claim.differs and finding.files:
-            text += f"; {claim.differs}"
-        if finding.verdict == OPEN and finding.minutes >= 1:
+            text += f"; ours: {claim.differs}"
+        if finding.verdict == UNDECIDED and finding.minutes >= 1:
             text += f"; needs {finding.minutes:.0f} more GPU minutes"
         rows.append((claim.text, claim.source, finding.verdict, text))
     return rows
@@ -293,6 +316,9 @@ def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
 
 def summary(findings: Sequence[Finding]) -> str:
     verdicts = [finding.verdict for finding in findings]
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in (REPRODUCED, PARTLY, NOT, OPEN))
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in (CONFIRMED, PARTLY, CONTRADICTED, UNDECIDED))
     num_ours = sum(finding.claim.source == "ours" for finding in findings)
-    return f"Of {len(findings) - num_ours} claims of the paper and {num_ours} of ours: {counts}."
+    num_missing = sum(finding.number == NOT_RUN for finding in findings)
+    return (
+        f"Of {len(findings) - num_ours} claims of the paper and {num_ours} of ours: {counts} ({num_missing} not run)."
+    )

@@ -26,7 +26,7 @@ from contune.settings import as_text
 from contune.training.log import INCOMPLETE, read_metrics
 from contune.training.setup import open_setup
 
-COLUMNS = {TOP1: "Classifier or probe", LINEAR: MEASURES["linear"].title, KNN: MEASURES["knn"].title}
+COLUMNS = {TOP1: "Classifier or probe", LINEAR: "Linear probe", KNN: MEASURES["knn"].title}
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
@@ -152,9 +152,9 @@ def verdict(groups: Sequence[Group]) -> str:
                 continue
             a, b = (best.title, other.title) if found.mean >= 0 else (other.title, best.title)
             b += f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
-            points, interval = found._replace(mean=abs(found.mean)), "" if found.half is None else "95 % interval, "
+            points, interval = found._replace(mean=abs(found.mean)), "" if found.shown is None else "95 % interval, "
             size = f"{points} points ({interval}{plural(found.num, 'seed')})"
-            if found.half is None or points.mean <= found.half:
+            if found.shown is None or points.mean <= found.shown:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:
@@ -213,7 +213,7 @@ def _accuracies(groups: Sequence[Group]) -> str:
             if score is not None:
                 title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data}"
                 protocols[f"<li>{escape(title)}: {escape(score['protocol'])}</li>"] = None
-    lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t)."
+    lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t), from three seeds on."
     if TOP1 in columns:
         lead += f" “{COLUMNS[TOP1]}”: the classifier of a method that trains one, else the linear probe."
     shown = table("comparison runs", heads, rows, numbers=range(1, len(heads)))
@@ -228,9 +228,10 @@ def _differences(groups: Sequence[Group]) -> str:
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
         for column in columns_of(groups):
             if (found := one.difference(other, column)) is not None:
-                points = f"<b>{found.signed}</b>" if found.p is not None and found.p < 0.05 else found.signed
-                p = "–" if found.p is None else "&lt; 0.001" if found.p < 0.001 else f"{found.p:.3f}"
-                rows.append((title, COLUMNS[column], points, p, str(found.num)))
+                p = 1.0 if found.shown is None or found.p is None else found.p
+                points = f"<b>{found.signed}</b>" if p < 0.05 else found.signed
+                shown = "–" if found.shown is None else "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
+                rows.append((title, COLUMNS[column], points, shown, str(found.num)))
                 title = ""
     lead = (
         "Rows that were measured alike are compared in pairs of runs of one seed. p: two-sided paired t-test, not "

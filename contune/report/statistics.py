@@ -5,6 +5,9 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import NamedTuple
 
+FEW = 3
+"""Fewer values say too little about how they differ: no text or figure shows an interval or p-value of them."""
+
 
 class Spread(NamedTuple):
     """A mean over runs or pairs of runs, with half of its 95 % confidence interval."""
@@ -31,8 +34,13 @@ class Spread(NamedTuple):
         p = 2 * float(t.sf(abs(center) / error, freedom)) if error else float(center == 0)
         return cls(center, float(t.ppf(0.975, freedom)) * error, p, len(values))
 
+    @property
+    def shown(self) -> float | None:
+        """Half of the interval, if there are enough values to show it."""
+        return self.half if self.num >= FEW else None
+
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.half is None else f"{self.mean:.2f} ± {self.half:.2f}"
+        return f"{self.mean:.2f}" if self.shown is None else f"{self.mean:.2f} ± {self.shown:.2f}"
 
     @property
     def signed(self) -> str:

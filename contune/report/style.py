@@ -58,6 +58,7 @@ METHOD_STYLES = {
     "cross-entropy": MethodStyle("Cross-entropy", GREEN, "^"),
     "simclr": MethodStyle("SimCLR", ORANGE, "s"),
     "tcl auto": MethodStyle("TCL auto", PURPLE, "p"),
+    "tcl, k1 = 500": MethodStyle("TCL, k1 = 500", BLUE, "s"),
     "sincere": MethodStyle("SINCERE", SKY, "X"),
     "eps-supinfonce": MethodStyle("ε-SupInfoNCE", ORANGE, "P"),
     "dcl": MethodStyle("DCL", MUTED, "v"),

@@ -11,7 +11,7 @@ from contune.experiments.tables import markdown_table
 
 INTRODUCTION = """# Commands
 
-Here you find every command with its arguments and options. The page is generated from the program;
+This page lists every command with its arguments and options. The page is generated from the program;
 `contune COMMAND --help` says the same. Bad input ends a command with one sentence and exit code 2. A bug ends it with
 code 1 and the name of a traceback file. `contune --debug COMMAND` prints the traceback.
 """

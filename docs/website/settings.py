@@ -11,7 +11,7 @@ from contune.settings import describe
 
 INTRODUCTION = """# Settings
 
-Here you find every setting with its default. On the command line a setting is a word `KEY=VALUE`:
+This page lists every setting with its default. On the command line a setting is a word `KEY=VALUE`:
 `contune train digits optim.epochs=40 method.k1=1000`. A recipe is a complete set of settings; the defaults below apply
 to what a recipe does not name. Write `none` for no value, and `true` or `false`. Separate the values of a list by
 commas, or by semicolons if the values contain commas.

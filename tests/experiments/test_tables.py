@@ -35,10 +35,17 @@ def test_methods_by_data_sets_with_the_papers_numbers() -> None:
         made_up_outcome(other[0], 71.0),
         made_up_outcome(other[1], 70.5),
     )
-    assert table.columns == ["data", "Cross-entropy", "SupCon", "TCL", "TCL − SupCon", PAPER]
+    assert table.columns == [
+        "data",
+        "Cross-entropy, classifier, top-1 %",
+        "SupCon, fast probe, top-1 %",
+        "TCL, fast probe, top-1 %",
+        "TCL − SupCon, points",
+        f"{PAPER}, top-1 %",
+    ]
     assert texts(table) == [
-        ["CIFAR-10", "94.00", "95.00", "97.00", "+2.00", "95.0 / 96.3 / 96.4"],
-        ["CIFAR-100", "–", "71.00", "70.50", "−0.50", "79.1 / 79.8"],
+        ["CIFAR-10", "94.00", "95.00", "97.00", "–", "95.0 / 96.3 / 96.4"],
+        ["CIFAR-100", "–", "71.00", "70.50", "–", "79.1 / 79.8"],
     ]
     assert [cell for row in table.rows for cell in row if "**" in cell] == ["**97.00**", "**71.00**"]
 
@@ -81,7 +88,7 @@ def test_gradients_are_means_over_training_beside_supcons() -> None:
 def test_cross_entropy_counts_by_its_own_classifier() -> None:
     table = grid(made_up_outcome(ENTROPY, 94.0, classifier=93.0), made_up_outcome(TCL, 97.0))
     assert texts(table)[0][1] == "93.00"
-    assert any("its own classifier – Cross-entropy" in note for note in table.notes)
+    assert any("its own classifier (TCL, CIFAR-10: " in note for note in table.notes)
 
 
 def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
@@ -116,9 +123,14 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
         for row in experiment.rows
     ]
     table = make_table(experiment, outcomes)
-    assert table.columns == ["", "top-1 %", "fast probe %", "kNN %", "runs", "p"]
+    assert table.columns == [
+        "method",
+        *(f"{name}, top-1 %" for name in ("classifier or fast probe", "fast probe", "kNN")),
+        "runs",
+        "p",
+    ]
     cells = {row[0]: row[1:] for row in texts(table)}
-    assert cells["TCL"] == ["75.38 ± 0.73", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–"]
+    assert cells["TCL (fast probe)"] == ["75.38 ± 0.73", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–"]
     for upper, lower in (("SupCon", "Cross-entropy"), ("TCL", "Cross-entropy"), ("TCL", "SupCon")):
         test = ttest_rel(values[upper], values[lower])
         low, high = test.confidence_interval(0.95)
@@ -126,7 +138,7 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
         assert row[0] == f"{(low + high) / 2:+.2f} ± {(high - low) / 2:.2f}"
         assert row[3:5] == ["4", f"{test.pvalue:.2g}"]
     alike = make_table(experiment, outcomes[1:])
-    assert "fast probe %" not in alike.columns, "both have the same protocol"
+    assert [*alike.columns][1:3] == ["fast probe, top-1 %", "kNN, top-1 %"], "both have the same protocol"
 
 
 def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None:
@@ -141,12 +153,12 @@ def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None
         made_up_outcome(byol, 97.0, rank=1.2),
     ]
     table = make_table(experiment, outcomes)
-    assert table.columns == ["method", "linear %", "kNN %", "paper"]
+    assert table.columns == ["method", "fast probe, top-1 %", "kNN, top-1 %", "paper, top-1 %"]
     assert texts(table) == [
-        ["SimCLR", "95.50 ± 6.35", "91.00 ± 0.00", "–"],
+        ["SimCLR", "95.50", "91.00", "–"],
         ["BYOL (collapsed)", "97.00", "80.00", "92.6"],
         ["Random encoder", "60.00", "80.00", "–"],
         ["Raw pixels", f"{PIXELS_LINEAR}", "94.99", "–"],
     ]
-    assert [[cell for cell in row if "**" in cell] for row in table.rows[:2]] == [["**91.00 ± 0.00**"], ["**97.00**"]]
+    assert [[cell for cell in row if "**" in cell] for row in table.rows[:2]] == [["**91.00**"], ["**97.00**"]]
     assert any("effective rank of 1.20" in note for note in table.notes)

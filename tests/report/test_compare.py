@@ -35,7 +35,7 @@ def test_means_intervals_and_paired_tests() -> None:
 def test_the_verdict_names_difference_interval_measure_and_seeds() -> None:
     clear = "By the linear probe, TCL beats SupCon by 1.07 ± 0.76 points (95 % interval, 3 seeds)."
     assert verdict(grouped([*SUPCON, *TCL])) == clear
-    assert "cannot be separated: they differ by 1.10 ± 3.81" in verdict(grouped([*TCL[1:], *SUPCON]))
+    assert "cannot be separated: they differ by 1.10 points (2 seeds)" in verdict(grouped([*TCL[1:], *SUPCON]))
     assert "0.50 points (1 seed)" in verdict(
         grouped([*TCL, compared_run("b", "method.name=supcon", seed=2, linear=93)])
     )
@@ -48,7 +48,7 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert "cannot be compared" in text_of([*TCL, compared_run("other", "method.name=supcon", seed=9)])
     unfinished = compared_run("tcl/seed0", "method.k1=4000", seed=0, linear=None)
     text = text_of([unfinished, *TCL[1:], *SUPCON])
-    assert "TCL minus SupCon Linear probe +1.10 ± 3.81 0.170 2" in text
+    assert "TCL minus SupCon Linear probe +1.10 – 2" in text
     assert "not finished: 7.2 of 100 epochs" in text
 
 
