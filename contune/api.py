@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -13,15 +13,17 @@ from contune.config import Config
 from contune.data import DATASETS
 from contune.data.augment import Transform, transform_name
 from contune.data.memory import MEMORY, digest_of, open_memory
-from contune.embedding import Embedded, Predicted, embed, predict
 from contune.errors import UserError
 from contune.models import ImageEncoder, load_encoder
 from contune.models.saved import own_name
-from contune.nearest import Found, search
 from contune.recipes import configure, find_recipe
 from contune.report import train_and_report
 from contune.run import RunFolder
 from contune.training.setup import Own
+
+if TYPE_CHECKING:
+    from contune.embedding import Embedded, Predicted
+    from contune.nearest import Found
 
 REPORT_HEIGHT = 800
 """Of the frame in a notebook, in pixels."""
@@ -97,16 +99,22 @@ class Run:
         """The trained encoder, from `contune.load_encoder`."""
         return load_encoder(self.folder, self.own.encoder)
 
-    def embed(self, images: Any, **options: Any) -> Iterator[Embedded]:
+    def embed(self, images: Any, **options: Any) -> "Iterator[Embedded]":
         """`contune.embed` with this run."""
+        from contune.embedding import embed  # not needed to train
+
         return embed(self.encoder, images, **options)
 
-    def predict(self, images: Any, **options: Any) -> Iterator[Predicted]:
+    def predict(self, images: Any, **options: Any) -> "Iterator[Predicted]":
         """`contune.predict` with this run."""
+        from contune.embedding import predict
+
         return predict(self.folder, images, encoder=self.encoder, **options)
 
-    def search(self, images: Any, query: Any, **options: Any) -> list[Found]:
+    def search(self, images: Any, query: Any, **options: Any) -> "list[Found]":
         """`contune.search` with this run."""
+        from contune.nearest import search
+
         return search(self.folder, images, query, encoder=self.encoder, **options)
 
     @property

@@ -97,7 +97,7 @@ RETRIEVAL: dict[str, Measure] = {row[0]: Measure(*row) for row in _RETRIEVAL_ROW
 SEEN, UNSEEN = "seen", "unseen"
 """Names of those entries: classes of the training images, and classes held out by data.unseen_classes."""
 
-TOP1, LINEAR, FAST, CLASSIFIER, KNN = "top1", "linear", "fast", "classifier", "knn"
+TOP1, LINEAR, FAST, CLASSIFIER, KNN, RECALL = "top1", "linear", "fast", "classifier", "knn", "recall@1"
 PREFERENCES: dict[str, tuple[str, ...]] = {
     TOP1: ("classifier", "linear", "linear-fast"),
     LINEAR: ("linear", "linear-fast"),
@@ -106,7 +106,8 @@ PREFERENCES: dict[str, tuple[str, ...]] = {
     KNN: ("knn",),
 }
 """What a column of a table shows: the first of these measures that a run has. `top1` is what a run is judged by: the
-classifier of a method that trains one, else the linear probe (the paper's if it was run, else the fast one)."""
+classifier of a method that trains one, else the linear probe (the paper's if it was run, else the fast one). `RECALL`
+is the Recall@1 of result.json's `retrieval` on seen classes."""
 
 
 def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -120,6 +121,9 @@ def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = ""
 
     prefix: `PIXELS` or `START`, the same measure on raw pixels or on the encoder before training.
     """
+    if column == RECALL:
+        entries = [entry for entry in result.get("retrieval", ()) if entry["name"] == SEEN]
+        return {**entries[0], "name": RECALL, "top1": entries[0]["values"][RECALL]} if entries else None
     for key in PREFERENCES[column]:
         for score in result["measures"]:
             if score["name"] == prefix + key:

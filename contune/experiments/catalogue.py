@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from contune.errors import unknown
+from contune.eval.measures import FAST, KNN, RECALL
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
 from contune.recipes.paper import PAPER as PAPERS
@@ -30,6 +31,10 @@ FIGURE_3_BATCH = (
 OTHERS = (
     "What others report: the paper measured TCL and quotes published numbers for the other methods. solo-learn reports "
     "an online probe; its number for ARB is from ARB's authors."
+)
+OF_PHOTOS = (
+    "TCL auto is the recipe: TCL, a classifier with weight 3, and at least four images of each class in a batch. "
+    "Cross-entropy trains the classifier alone, on random batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
@@ -149,7 +154,7 @@ def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
 def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
     rows = {
-        CROSS_ENTROPY: ("method.name=cross-entropy",),
+        CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
         SUPCON: ("method.name=supcon",),
         "TCL auto alone": ("method.cross_entropy=0",),
         "TCL auto": (),
@@ -324,18 +329,22 @@ EXPERIMENTS: dict[str, Experiment] = {
         notes=("90 to 4 training images per class. Probes learn from the same images, unweighted.",),
     ),
     "photos": Experiment(
-        title="Cross-entropy, SupCon and TCL on photos, from scratch",
+        title="TCL and cross-entropy on photos, from scratch",
         summary=f"The recipe `images` against cross-entropy and SupCon on your labeled images, three seeds; {WHERE}.",
         rows=_photos("images", "Untrained encoder"),
         num_seeds=3,
         layout="seeds",
+        measures=(FAST, KNN, RECALL),
+        notes=(OF_PHOTOS,),
     ),
     "photos-finetune": Experiment(
-        title="Cross-entropy, SupCon and TCL on photos, from pretrained weights",
+        title="TCL and cross-entropy on photos, from pretrained weights",
         summary=f"The same from pretrained weights, against frozen features; {WHERE} model.weights=WEIGHTS.",
         rows=_photos("images-finetune", "Frozen encoder"),
         num_seeds=3,
         layout="seeds",
+        measures=(FAST, KNN, RECALL),
+        notes=(OF_PHOTOS,),
     ),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",

@@ -104,22 +104,23 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
 
 def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """Every run a tick, the mean with its interval, and the differences in a second panel."""
-    pairs = compared(outcomes)
+    pairs, column = compared(outcomes), experiment.measures[0] if experiment.measures else TOP1
     figure, (runs, *others) = _panels(2 if pairs else 1, 1.5 + 0.55 * len(outcomes))
     for y, each in enumerate(outcomes):
-        style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores()]
+        style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores(column)]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
-        _marks(runs, each, y, y - 0.25, style)
+        _marks(runs, each, y, y - 0.25, style, column=column)
     _name_rows(runs, [each.row.method for each in outcomes])
-    runs.set_xlabel(_label(outcomes))
+    runs.set_xlabel(_label(outcomes, column))
     for differences in others:
         names: list[str] = []
         for lower, upper in pairs:
             style = method_style(upper.row.method)
-            for column in (TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,):
-                if (found := upper.difference(lower, column)) is not None:
+            for other in experiment.measures or ((TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,)):
+                if (found := upper.difference(lower, other)) is not None:
                     _mark(differences, found.mean, len(names), style, xerr=found.shown or 0.0, elinewidth=THICK)
-                names.append(f"{upper.row.method} − {lower.row.method}{', fast probe' if column == FAST else ''}")
+                by = f", {measure_of(outcomes, other)}" if other != column else ""
+                names.append(f"{upper.row.method} − {lower.row.method}{by}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
         _name_rows(differences, names)
         differences.set_xlabel("difference, points\n(measured as on the left)")
@@ -211,13 +212,14 @@ def _bar(outcome: Outcome, column: str, error: str = "xerr") -> dict[str, Any]:
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle, *, vertical: bool = False
-) -> None:
-    """Our top-1 at `place` and the paper's as an open mark `at`, as far as there are any."""
-    if (spread := outcome.accuracy()) is not None and vertical:
-        _mark(axes, place, spread.mean, style, **_bar(outcome, TOP1, "yerr"))
+    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle, *, vertical: bool = False,
+    column: str = TOP1,
+) -> None:  # fmt: skip
+    """Our accuracy at `place` and the paper's as an open mark `at`, as far as there are any."""
+    if (spread := outcome.accuracy(column)) is not None and vertical:
+        _mark(axes, place, spread.mean, style, **_bar(outcome, column, "yerr"))
     elif spread is not None:
-        _mark(axes, spread.mean, place, style, **_bar(outcome, TOP1))
+        _mark(axes, spread.mean, place, style, **_bar(outcome, column))
     if PAPER in outcome.row.reported:
         x, y = outcome.row.reported[PAPER], at
         _mark(axes, *((y, x) if vertical else (x, y)), style, filled=False)
@@ -243,9 +245,9 @@ def _conditions(outcomes: Sequence[Outcome]) -> str:
     return ", ".join(texts)
 
 
-def _label(outcomes: Sequence[Outcome]) -> str:
+def _label(outcomes: Sequence[Outcome], column: str = TOP1) -> str:
     """Of an axis: the measure, and its conditions."""
-    return f"{measure_of(outcomes) or 'accuracy'}, top-1 %\n({_conditions(outcomes)})"
+    return f"{measure_of(outcomes, column) or 'accuracy'}, top-1 %\n({_conditions(outcomes)})"
 
 
 def _handle(style: MethodStyle, *, line: Any = "none", filled: bool = True) -> Line2D:

@@ -97,6 +97,8 @@ class Experiment:
     num_seeds: int = 1
     notes: tuple[str, ...] = ()
     """Sentences under the table, after those made from the results."""
+    measures: tuple[str, ...] = ()
+    """Columns of the table `seeds`; empty: top-1 and kNN."""
     setting: str = "data"
     """What differs from place to place, in tables with two directions."""
 

@@ -6,7 +6,18 @@ from itertools import combinations
 from math import sqrt
 from statistics import mean
 
-from contune.eval.measures import FAST, KNN, LINEAR, MEASURES, PIXELS, TOP1, columns_of_imbalance, judged_by
+from contune.eval.measures import (
+    FAST,
+    KNN,
+    LINEAR,
+    MEASURES,
+    PIXELS,
+    RECALL,
+    RETRIEVAL,
+    TOP1,
+    columns_of_imbalance,
+    judged_by,
+)
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, protocols_differ
 from contune.report.page import duration
 from contune.report.statistics import FEW
@@ -98,15 +109,18 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
     """Every two methods with enough runs; of more than three methods, each with the first."""
+    outcomes = [each for each in outcomes if not each.row.is_baseline]
     pairs = list(combinations(outcomes, 2)) if len(outcomes) <= 3 else [(outcomes[0], each) for each in outcomes[1:]]
     return [pair for pair in pairs if min(len(each.results) for each in pair) >= FEW]
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
-    differ = protocols_differ(outcomes)
-    measures = [TOP1, *([FAST] if differ else []), KNN]
+    differ = protocols_differ(outcomes) and not experiment.measures
+    measures = experiment.measures or (TOP1, *([FAST] if differ else []), KNN)
     shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
+    shots = shots if len(shots) > 1 else []
+    measures = measures[:1] if shots else measures  # six columns at most
     rows = []
     for each in outcomes:
         texts = [_accuracy(each, [], column) for column in measures[1:]]
@@ -114,7 +128,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
             values = [score[shot] for score in each.scores() if shot in score]
             texts.append(f"{mean(values):.1f}" if values else NOTHING)
         name = f"{each.row.method} ({measure_of([each])})" if differ and each.results else each.row.method
-        rows.append((name, _accuracy(each, outcomes), *texts, str(len(each.results)), NOTHING))
+        rows.append([name, _accuracy(each, outcomes, measures[0]), *texts, str(len(each.results)), NOTHING])
     for lower, upper in compared(outcomes):
         differences = [upper.difference(lower, column) for column in measures]
         texts = [NOTHING if each is None else each.signed for each in differences]
@@ -122,14 +136,15 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
         p = NOTHING if found is None or found.shown is None else f"{found.p:.2g}"
         counts = dict.fromkeys(str(len(each.results)) for each in (upper, lower))
         texts += [*[NOTHING] * len(shots), " and ".join(counts), p]
-        rows.append((f"{upper.row.method} − {lower.row.method}", *texts))
+        rows.append([f"{upper.row.method} − {lower.row.method}", *texts])
     notes = _notes(outcomes, measures)
     notes += [DIFFERENCES] if compared(outcomes) else []
     if shots:
         notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
     columns = ["method", *(_title(outcomes, column) for column in measures)]
     columns += [*(f"{shot} %" for shot in shots), "runs", "p"]
-    return Table(columns=columns, rows=rows, notes=notes)
+    shown = slice(-1) if shots else slice(None)
+    return Table(columns=columns[shown], rows=[row[shown] for row in rows], notes=notes)
 
 
 def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
@@ -171,12 +186,12 @@ def by_place(outcomes: Iterable[Outcome]) -> tuple[dict[tuple[str, str], Outcome
 def measure_of(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
     """`full probe`, or `classifier or full probe` if outcomes differ; empty without runs."""
     names = (score["name"].removeprefix(PIXELS) for each in outcomes for score in each.scores(column))
-    return " or ".join(dict.fromkeys(MEASURES[name].short_title for name in names))
+    return " or ".join(dict.fromkeys((MEASURES | RETRIEVAL)[name].short_title.removesuffix(" %") for name in names))
 
 
 def _title(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
     """Of a column of accuracies."""
-    return f"{measure_of(outcomes, column)}, top-1 %".removeprefix(", ")
+    return "R@1 %" if column == RECALL else f"{measure_of(outcomes, column)}, top-1 %".removeprefix(", ")
 
 
 def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = TOP1) -> str:
@@ -253,6 +268,8 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         note = result.get("note", "")
         notes += [f"{row}, seed {result['seed']}: {part}." for part in note.split("; ") if part.startswith("changed")]
         times += [] if any(text in note for text in SHARED) else [result["seconds"]]
+    if {result.get("note", "") for _, result in trained} == {note}:  # of all runs
+        notes += [f"{part}." for part in note.split("; ") if part and not any(text in part for text in SHARED)]
     if len(times) < len(trained):
         notes.append(
             f"{len(trained) - len(times)} of {len(trained)} runs shared the device, so their times say little."

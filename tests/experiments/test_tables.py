@@ -108,9 +108,30 @@ def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
     for number, result in enumerate(result for each in outcomes for result in each.results):
         result["measures"][0] |= {"imbalance": 20.0, "balanced": 80.0, "medium": 90.0, "few": 60.0 + number}
     table = make_table(experiment, outcomes)
-    assert [*table.columns][3:5] == ["medium %", "few %"]
-    assert [row[4] for row in table.rows[:2]] == ["60.5", "62.5"]
+    assert [*table.columns][2:] == ["medium %", "few %", "runs"]
+    assert [row[3] for row in table.rows[:2]] == ["60.5", "62.5"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_photos_are_compared_by_probe_neighbors_and_retrieval() -> None:
+    experiment = find_experiment("photos")
+    outcomes = [made_up_outcome(row, 60.0, 61.0, 62.0) for row in experiment.rows if row.method != "SupCon"]
+    for number, each in enumerate(outcomes):
+        for result in each.results:
+            result["measures"][0]["name"] = "linear-fast"
+            result["retrieval"] = [{"name": "seen", "values": {"recall@1": 50.0 + number}, "protocol": "nearest"}]
+    table = make_table(experiment, outcomes)
+    assert [*table.columns] == ["method", "fast probe, top-1 %", "kNN, top-1 %", "R@1 %", "runs", "p"]
+    assert [row[3] for row in table.rows] == [
+        "50.00 ± 0.00",
+        "51.00 ± 0.00",
+        "52.00 ± 0.00",
+        "53.00 ± 0.00",
+        "+1.00 ± 0.00",
+        "+2.00 ± 0.00",
+        "+1.00 ± 0.00",
+    ]
+    assert not any("Untrained encoder −" in row[0] for row in table.rows)
 
 
 def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
