@@ -30,7 +30,7 @@ from contune.experiments.catalogue import TITLES
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import PAPER, Results
 from contune.experiments.tables import make_table, markdown_table, measure_of
-from contune.experiments.verdicts import CONFIRMED, CONTRADICTED, NOT_RUN, PARTLY, UNDECIDED, Finding, summary
+from contune.experiments.verdicts import NOT, NOT_RUN, OPEN, PARTLY, REPRODUCED, Finding, summary
 from contune.recipes.ssl import ROWS
 
 ENCODERS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
@@ -56,7 +56,7 @@ VARIANTS = {
 
 HEAD = """# Results
 
-This page says which claims of the paper our runs confirm. Every experiment and every result file has its command.
+This page says which claims of the paper our runs reproduce. Every experiment and every result file has its command.
 `make docs` writes the page from the files in [results/](../results/README.md).
 
 ## Which claims hold
@@ -67,18 +67,18 @@ Each row uses all finished runs with its settings. ± is a 95 % confidence inter
 runs on either side, we print no ±. The difference then has to exceed at least the sampling error of the test images:
 about 1.1 points on CIFAR-100. Claims on several k1 pool the runs of these k1.
 
-- A difference is *confirmed* if its interval lies above 0, and *partly confirmed* if only some measures or settings
-  show it. It is *contradicted* if the interval lies below 0. In the paper's own setting it is also contradicted if the
-  interval lies below the paper's gain.
-- *No difference* is confirmed if the interval lies within ± 0.5 points (± 0.3 for our own claims). It is contradicted
-  if the difference exceeds that margin and the interval excludes 0.
-- An accuracy is confirmed down to 0.5 points below the paper's, and partly confirmed down to 1.5 points.
-- A gradient is the mean over training. That it *rises* is confirmed if it does at every step of k1 or k2. It *lags*
-  below 95 % of SupCon's; from 95 % on the gap *vanishes*. It is partly confirmed if it only moves in that direction.
-- Theorem 1 is confirmed if it holds for over 99.9 % of the positives, partly for over 50 %.
-- *On par* is confirmed if TCL reaches the median of the other methods. *Worst* and *best* are confirmed if both hold.
+- A difference is *reproduced* if its interval lies above 0, and *partly reproduced* if only some measures or settings
+  show it. It is *not reproduced* if the interval lies below 0, and in the paper's own setting also if the interval lies
+  below the paper's gain.
+- *No difference* is reproduced if the interval lies within ± 0.5 points (± 0.3 for our own claims). It is not
+  reproduced if the difference exceeds that margin and the interval excludes 0.
+- An accuracy is reproduced down to 0.5 points below the paper's, and partly reproduced down to 1.5 points.
+- A gradient is the mean over training. That it *rises* is reproduced if it does at every step of k1 or k2. It *lags*
+  below 95 % of SupCon's; from 95 % on the gap *vanishes*. It is partly reproduced if it only moves in that direction.
+- Theorem 1 is reproduced if it holds for over 99.9 % of the positives, partly for over 50 %.
+- *On par* is reproduced if TCL reaches the median of the other methods. *Worst* and *best* are reproduced if both hold.
 
-All other claims are *undecided*. Where our setting differs from the paper's, the last column names ours. GPU minutes
+All other claims are *open*. Where our setting differs from the paper's, the last column names ours. GPU minutes
 are estimates for one H200. Batch sizes count views: 256 views are 128 images.
 
 Eight of the TCL runs with a ResNet-18 used torch's batch norm ([engines](../results/engines)); no SupCon run did. The
@@ -149,7 +149,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def verdict(findings: Sequence[Finding]) -> str:
     """Markdown: the findings that answer whether TCL helps."""
-    words = {CONFIRMED: "better", PARTLY: "better by some measures", CONTRADICTED: "worse", UNDECIDED: UNDECIDED}
+    words = {REPRODUCED: "better", PARTLY: "better by some measures", NOT: "worse", OPEN: "undecided"}
     shown = [each for each in findings if each.claim.headline and each.number != NOT_RUN]
     texts = [f"**{each.claim.headline}: {words[each.verdict]}.** {each.number}." for each in shown]
     return _bullets(*texts, f"**Claims.** {summary(findings)}")

@@ -24,7 +24,7 @@ from contune.experiments.catalogue import find_experiment
 from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import FEW, Spread
 
-CONFIRMED, PARTLY, CONTRADICTED, UNDECIDED = "confirmed", "partly confirmed", "contradicted", "undecided"
+REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduced", "open"
 NOT_RUN = "not run"
 NUM_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "fmnist": 60_000, "imagenet100": 126_689, "digits": 898}
 VIEWS_PER_SECOND = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3, "resnet-mini": 5e3}
@@ -111,8 +111,8 @@ def judge(difference: Spread, paper: float | None = None) -> str:
     """Above 0, below 0 or below the paper's difference, or neither."""
     half = difference.half or 0.0
     if difference.mean - half > 0:
-        return CONFIRMED
-    return CONTRADICTED if difference.mean + half < max(0.0, paper or 0.0) else UNDECIDED
+        return REPRODUCED
+    return NOT if difference.mean + half < max(0.0, paper or 0.0) else OPEN
 
 
 def above(claim: Claim, rows: Rows) -> Decided:
@@ -122,22 +122,22 @@ def above(claim: Claim, rows: Rows) -> Decided:
     for column in claim.columns:
         total, means = gaps_of(rows, column)
         if total is None:
-            return UNDECIDED, "no seeds in common"
+            return OPEN, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
-        verdicts.append(PARTLY if verdict == CONFIRMED and min(means) <= 0 else verdict)
+        verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
         by = _measure(rows, column)
         text = f"By {by} it is {total.signed}" if texts else f"{_operands(claim, rows)} = {total.signed} points by {by}"
         texts.append(text)
-    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if CONFIRMED in verdicts else UNDECIDED, ". ".join(texts)
+    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, ". ".join(texts)
 
 
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference is at most the margin; not if it is more than the margin and its interval excludes 0."""
     total, _ = gaps_of(rows)
     if total is None:
-        return UNDECIDED, "no seeds in common"
+        return OPEN, "no seeds in common"
     size, half = abs(total.mean), total.half or 0.0
-    verdict = CONFIRMED if size + half <= margin else CONTRADICTED if size > max(half, margin) else UNDECIDED
+    verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
     return verdict, f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
 
 
@@ -146,7 +146,7 @@ def same_engine(claim: Claim, rows: Rows) -> Decided:
     torchs = [result for result in rows[0].results if result["config"]["run"]["engine"] in ("graph", "eager")]
     ours = [result for result in rows[0].results if result not in torchs]
     if not torchs or not ours:
-        return UNDECIDED, "one engine"
+        return OPEN, "one engine"
     return similar(claim, [replace(rows[0], results=tuple(each)) for each in (ours, torchs)], margin=0.3)
 
 
@@ -156,7 +156,7 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
     found = rows[0].accuracy(column)
     assert found is not None
     lacking = (claim.paper or 0.0) - found.mean
-    verdict = CONFIRMED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else CONTRADICTED
+    verdict = REPRODUCED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else NOT
     return verdict, f"{found} % by {_measure(rows, column)}"
 
 
@@ -164,7 +164,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
     (first, _), (second, _) = gaps_of(rows[:2]), gaps_of(rows[2:])
     if first is None or second is None:
-        return UNDECIDED, "no seeds in common"
+        return OPEN, "no seeds in common"
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
     return judge(total), f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
@@ -175,14 +175,14 @@ def at_the_ends(claim: Claim, rows: Rows) -> Decided:
     values = [found.mean for each in rows if (found := each.accuracy()) is not None]
     hits = (values[0] == min(values)) + (values[-1] == max(values))
     texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
-    return (CONTRADICTED, PARTLY, CONFIRMED)[hits], f"{texts[0]}, {texts[-1]} by {_measure(rows)}"
+    return (NOT, PARTLY, REPRODUCED)[hits], f"{texts[0]}, {texts[-1]} by {_measure(rows)}"
 
 
 def upper_half(claim: Claim, rows: Rows) -> Decided:
     """The first row is at least the median of the others."""
     own, *others = [found.mean for each in rows if (found := each.accuracy(LINEAR)) is not None]
     place = 1 + sum(value > own for value in others)
-    verdict = CONFIRMED if own >= median(others) else CONTRADICTED
+    verdict = REPRODUCED if own >= median(others) else NOT
     number = f"{own:.2f} % by {_measure(rows[:1], LINEAR)}, rank {place} of {len(rows)}"
     return verdict, f"{number}; the median of the others is {median(others):.2f} %"
 
@@ -193,17 +193,11 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
     for each in rows:
         own, supcon = each.mean_logged(key), each.mean_logged(f"supcon_{key}")
         if own is None or supcon is None:
-            return UNDECIDED, "the runs did not log gradients"
+            return OPEN, "the runs did not log gradients"
         values.append(100 * own / supcon)
     rises = all(a < b for a, b in pairwise(values))
     ends = low <= values[-1] <= high
-    verdict = (
-        CONFIRMED
-        if rises and ends
-        else PARTLY
-        if (rises and len(values) > 1) or values[-1] > values[0]
-        else CONTRADICTED
-    )
+    verdict = REPRODUCED if rises and ends else PARTLY if (rises and len(values) > 1) or values[-1] > values[0] else NOT
     last = f" and {values[-1]:.0f} % at {rows[-1].row.at}" if len(rows) > 1 else ""
     return verdict, f"{values[0]:.0f} % of SupCon's at {rows[0].row.at}{last}"
 
@@ -212,10 +206,10 @@ def holds(claim: Claim, rows: Rows) -> Decided:
     """Theorem 1 holds for all positives; partly for most."""
     shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
-        return UNDECIDED, "the runs did not log gradients"
+        return OPEN, "the runs did not log gradients"
     share = 100 * mean(shares)
     return (
-        CONFIRMED if share > 99.9 else PARTLY if share > 50 else CONTRADICTED,
+        REPRODUCED if share > 99.9 else PARTLY if share > 50 else NOT,
         f"larger for {share:.0f} % of all positives",
     )
 
@@ -268,7 +262,7 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
                 num_missing = max(0, claim.seeds - len(by_title[title].by_seed(claim.columns[0])))
                 minutes += num_missing * gpu_minutes(by_title[title].row.config(planned.overrides, 0))
             rows[text] = by_title[title]
-        verdict, number = UNDECIDED, NOT_RUN
+        verdict, number = OPEN, NOT_RUN
         if all(each.results for each in rows.values()):
             verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
             number = f"{number} ({_runs([rows[text] for text in claim.rows])})"
@@ -302,13 +296,13 @@ COLUMNS = ("claim", "source", "verdict", "our runs")
 
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
-    """The claims in their order. What is undecided says which GPU time its missing runs need."""
+    """The claims in their order. What is open says which GPU time its missing runs need."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         claim, text = finding.claim, finding.number
         if claim.differs and finding.files:
             text += f"; ours: {claim.differs}"
-        if finding.verdict == UNDECIDED and finding.minutes >= 1:
+        if finding.verdict == OPEN and finding.minutes >= 1:
             text += f"; needs {finding.minutes:.0f} more GPU minutes"
         rows.append((claim.text, claim.source, finding.verdict, text))
     return rows
@@ -316,7 +310,7 @@ def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
 
 def summary(findings: Sequence[Finding]) -> str:
     verdicts = [finding.verdict for finding in findings]
-    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in (CONFIRMED, PARTLY, CONTRADICTED, UNDECIDED))
+    counts = ", ".join(f"{verdicts.count(name)} {name}" for name in (REPRODUCED, PARTLY, NOT, OPEN))
     num_ours = sum(finding.claim.source == "ours" for finding in findings)
     num_missing = sum(finding.number == NOT_RUN for finding in findings)
     return (
