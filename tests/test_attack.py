@@ -3,13 +3,11 @@
 import io
 import json
 import os
-import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -20,14 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from command_line import PLAIN, Outcome, contune, read_json, train
 from PIL import Image
 
-from contune import tcl_loss
 from contune.cli import main
-from contune.data import load_dataset
-from contune.errors import UserError
 
 DIGITS = (
     "train", "digits", "data.val_fraction=0.9", "optim.epochs=1", "optim.batch_images=40", "run.log_every=1", *PLAIN,
@@ -58,23 +52,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits") / "run"
     assert contune(*DIGITS, "--out", folder).code == 0
     return folder
-
-
-class Pointers:
-    """Its pickle is an array of Python objects, at addresses that the file chooses."""
-
-    def __reduce__(self) -> Any:
-        return np.ndarray, ((10,), "O", bytes(range(1, 81)))
-
-
-def test_an_array_of_pointers_in_a_cifar_file(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
-    for name in ("test_batch", *(f"data_batch_{number}" for number in range(1, 6))):
-        (folder / name).write_bytes(pickle.dumps({"data": Pointers(), "labels": [0] * 10}))
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list("abcdefghij")}))
-    with pytest.raises(UserError, match="damaged"):
-        load_dataset("cifar10", root=str(tmp_path))
 
 
 HOLD = """
@@ -109,69 +86,6 @@ def test_a_killed_process_leaves_no_workers_and_no_files(tmp_path_factory: pytes
         time.sleep(0.05)
     assert not any(worker.exists() for worker in workers)
     assert not list(temporary.iterdir())
-
-
-@pytest.mark.parametrize("changed", ["positives", "labels", "candidate_labels"])
-def test_who_is_positive_changes_before_the_backward_pass(changed: str) -> None:
-    """Torch notices it, or the backend has made a copy."""
-    z, candidates, labels = torch.randn(6, 4, requires_grad=True), torch.randn(8, 4), torch.arange(8) % 2
-    given: dict[str, Any] = {"labels": labels[:6].clone(), "candidate_labels": labels}
-    if changed == "positives":
-        given = {"positives": (labels[:6, None] == labels).float()}
-    expected, loss = (tcl_loss(z, candidates=candidates, backend=way, **given) for way in ("dense", "chunked"))
-    given[changed].fill_(1)
-    if changed == "positives":
-        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            loss.backward()
-    else:
-        torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(expected, z))
-
-
-def test_small_files_need_little_memory(tmp_path: Path) -> None:
-    """A strip of 80 million pixels, and one long label among short ones."""
-    (tmp_path / "strip").mkdir()
-    Image.new("1", (80_000_000, 1)).save(tmp_path / "strip" / "x.png")
-    long = table(tmp_path / "long.parquet", [*"ab" * 500, "x" * 50_000])
-    tracemalloc.start()
-    strip, labels = contune("check", tmp_path / "strip"), load_dataset(str(long)).class_names
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert "safely" in strip.out
-    assert len(labels) == 3
-    assert peak < 50e6
-
-
-@pytest.mark.slow  # tests/training/test_resume.py has quicker ones
-def test_the_checkpoint_of_another_seed_and_lost_lines(digits: Path, tmp_path: Path) -> None:
-    run, other = shutil.copytree(digits, tmp_path / "run"), tmp_path / "other"
-    for name in ("result.json", "metrics.jsonl"):
-        (run / name).unlink()
-    resumed = contune(*DIGITS, "--out", run)
-    assert resumed.code == 0, resumed.err
-    assert "metrics.jsonl lacks" in resumed.out
-    assert contune(*DIGITS, "run.seed=1", "--out", other).code == 0
-    (run / "result.json").unlink()
-    shutil.copy(other / "checkpoint.pt", run)
-    resumed = contune(*DIGITS, "--out", run)
-    assert resumed.code == 2
-    assert "run.seed" in resumed.err
-
-
-def test_a_flipped_bit_of_the_weights(digits: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(digits, tmp_path / "run")
-    content = bytearray((run / "encoder.safetensors").read_bytes())
-    content[-1000] ^= 1
-    (run / "encoder.safetensors").write_bytes(content)
-    (tmp_path / "x.png").write_bytes(png(0))
-    images = (run, tmp_path / "x.png", "--out")
-    for words in (
-        ("embed", *images, tmp_path / "e.parquet"),
-        ("predict", *images, tmp_path / "p.csv"),
-        ("export", run, "--to", "safetensors"),
-    ):
-        outcome = contune(*words)
-        assert outcome.code == 2, words
-        assert "checksum" in outcome.err
 
 
 def test_two_classes_of_one_name_and_many_without_images(tmp_path: Path) -> None:
@@ -267,15 +181,3 @@ def test_strange_input_ends_in_a_sentence(digits: Path, tmp_path: Path, monkeypa
         assert "Traceback" not in outcome.out + outcome.err
         assert outcome.err.count("\n") <= 2, words
         assert not outcome.code or "contune: " in outcome.err or words.startswith("check"), words
-
-
-def test_losses_of_what_is_no_embedding() -> None:
-    labels = torch.arange(4) % 2
-    long = torch.randn(4, 3)
-    long[0] *= 1e20
-    assert tcl_loss(long, labels).isnan()
-    for z in (torch.empty(4, 3, device="meta"), torch.eye(4).to_sparse()):
-        with pytest.raises(UserError, match="dense"):
-            tcl_loss(z, labels)
-    with pytest.raises(UserError, match="dense"):
-        tcl_loss(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)]), labels)

@@ -142,6 +142,13 @@ def test_what_the_backward_pass_needs_cannot_be_changed_unnoticed() -> None:
     loss = tcl_loss(z, positives=mask, backend="chunked")
     mask.fill_(True)  # a buffer, filled again for the next batch; its values were copied
     torch.testing.assert_close(torch.autograd.grad(loss, z), expected)
+    queue, queue_labels = rows(9), torch.arange(9) % 2
+    losses = [
+        tcl_loss(z, labels, candidates=queue, candidate_labels=queue_labels, backend=backend)
+        for backend in ("dense", "chunked")
+    ]
+    queue_labels.fill_(1)  # copied too
+    torch.testing.assert_close(*(torch.autograd.grad(each, z) for each in losses))
     leaf = FUSED[0].tensor(rows(8).float()).requires_grad_()
     labels = FUSED[0].tensor(labels)
     loss = tcl_loss(leaf, labels, backend="fused", reduction="none").sum()
