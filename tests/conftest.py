@@ -1,6 +1,7 @@
 """What all tests share: hypothesis without deadlines, small thread pools, one small trained run."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,22 @@ settings.load_profile("contune")
 torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _small_maps() -> Iterator[None]:
+    """Reports of the 899 test digits with a map of 100: t-SNE would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contune.report.plots.MAP_POINTS", 100)
+        yield
+
+
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A finished run of two epochs with everything on, not to be changed, and what it printed."""
+    """A finished run of ten small steps with everything on, not to be changed, and what it printed."""
     from command_line import contune
 
     folder = tmp_path_factory.mktemp("digits") / "run"
-    outcome = contune("train", "optim.epochs=2", "run.log_every=5", "--out", folder)
+    small = ("optim.epochs=2", "data.val_fraction=0.8", "optim.batch_images=32", "run.log_every=4")
+    outcome = contune("train", *small, "--out", folder)
     assert outcome.code == 0, outcome.err
     return folder, outcome.out
 

@@ -23,10 +23,6 @@ from PIL import Image
 
 from contune.cli import main
 
-DIGITS = (
-    "train", "digits", "data.val_fraction=0.9", "optim.epochs=1", "optim.batch_images=40", "run.log_every=1", *PLAIN,
-    "eval.linear=fast",
-)  # fmt: skip
 ON_IMAGES = ("model.encoder=resnet-mini", "data.image_size=8", "optim.epochs=0", "optim.batch_images=8", *PLAIN)
 
 
@@ -44,14 +40,6 @@ def table(path: Path, labels: Sequence[Any], names: Sequence[str] | None = None)
         rows = rows.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     pq.write_table(rows, path)
     return path
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run with a grayscale encoder and a classifier."""
-    folder = tmp_path_factory.mktemp("digits") / "run"
-    assert contune(*DIGITS, "--out", folder).code == 0
-    return folder
 
 
 HOLD = """
@@ -162,9 +150,11 @@ STRANGE = [
 ]  # fmt: skip
 
 
-def test_strange_input_ends_in_a_sentence(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strange_input_ends_in_a_sentence(
+    digits_run: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_strange_files(tmp_path)
-    shutil.copytree(digits, tmp_path / "run")
+    shutil.copytree(digits_run[0], tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     outcomes: dict[str, Outcome | BaseException] = {}

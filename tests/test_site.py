@@ -39,6 +39,7 @@ def test_the_reference_in_the_repository_is_current(name: str, website: Any) -> 
     assert text == website("__main__").GENERATED[f"{name}.md"](), "run `make docs`"
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_and_every_formula_is_recognized(site: Path) -> None:
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]+src="([^"]+)"', page.read_text())

@@ -13,6 +13,7 @@ from made_up import made_up_outcome, made_up_result, write_run
 from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
 from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
+from contune.run import RunFolder
 from contune.training import many
 from contune.training.signals import Stopped
 
@@ -49,13 +50,24 @@ def seeds_of(outcomes: Sequence[Outcome]) -> list[list[int]]:
     return [[result["seed"] for result in outcome.results] for outcome in outcomes]
 
 
+def in_this_process(jobs: Sequence[many.Job], parallel: int | None) -> list[dict[str, Any]]:
+    """Like `run_many`, whose processes tests/training/test_many.py tests."""
+    results: list[dict[str, Any]] = []
+    for job in jobs:
+        try:
+            results.append(job.work(job.config, RunFolder(job.folder)))
+        except UserError as error:
+            results.append({"error": str(error), "details": ""})
+    return results
+
+
 def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End to end, in processes of its own; one run fails, and the others are not lost."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    """End to end; one run fails, and the others are not lost."""
+    monkeypatch.setattr(plan, "run_many", in_this_process)
     pixels = replace(SIMCLR, title="Raw pixels", pixels=True, is_baseline=True)  # of the same run
     monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, BROKEN, pixels)))
     folder = tmp_path / "small"
-    done = contune("experiment", "small", *TINY, "--out", folder, "--parallel", "2", "--save", tmp_path / "saved")
+    done = contune("experiment", "small", *TINY, "--out", folder, "--save", tmp_path / "saved")
     assert done.code == 2, "one failed"
     assert f"results  {tmp_path}/saved: 1 new" in done.out
     assert {path.name for path in folder.iterdir()} == {*DRAWN, "simclr-seed0"}
@@ -65,7 +77,7 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
     assert "failed" in rows[1]
     assert rows[2].startswith("| Raw pixels | ")
     assert "Broken, seed 0: optim.batch_images=500" in (folder / "table.md").read_text()
-    monkeypatch.setattr(many, "_Run", None)  # nothing may be started from here on
+    monkeypatch.setattr(plan, "run_many", lambda jobs, parallel: [*jobs] and 1 / 0)  # nothing may be run from here on
     monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, pixels)))
     again = contune("experiment", "small", *TINY, "--out", folder)
     assert again.code == 0, again.err
@@ -78,15 +90,20 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
 SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
 
 
-@pytest.mark.parametrize("source", [*SAVED, RESULTS], ids=lambda source: source.name)
-def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tmp_path: Path) -> None:
-    folder = RESULTS / "fig-k1" if source == RESULTS else source
-    done = contune("experiment", folder.name, "--from", source, "--draw", "--out", tmp_path / "out")
+@pytest.mark.parametrize("source", [RESULTS, RESULTS / "fig-k1-digits"], ids=lambda source: source.name)
+def test_results_are_drawn_with_their_own_settings(source: Path, tmp_path: Path) -> None:
+    """All of them, or the folder of the experiment."""
+    name = "fig-k1-digits"
+    done = contune("experiment", name, "--from", source, "--draw", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "not run yet" not in done.out
     assert {path.name for path in (tmp_path / "out").iterdir()} == DRAWN
+    assert read_json(tmp_path / "out" / ABOUT) == read_json(RESULTS / name / ABOUT)
+
+
+@pytest.mark.parametrize("folder", SAVED, ids=lambda folder: folder.name)
+def test_every_folder_of_results_is_that_of_its_experiment(folder: Path) -> None:
     about = read_json(folder / ABOUT)
-    assert read_json(tmp_path / "out" / ABOUT) == about
     outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(*with_neighbors(folder)))
     shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
     assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"

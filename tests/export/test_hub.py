@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import huggingface_hub.constants
 import pytest
 import torch
-from command_line import contune, start
+from command_line import contune
 from encoders import spec, write_run
 
 from contune.errors import UserError
@@ -138,7 +138,7 @@ class Requests(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """huggingface_hub has read its environment already: here its constants change, for other processes both."""
+    """huggingface_hub has read its environment already, so its constants change."""
     with Hub() as server:
         Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("HF_ENDPOINT", server.url)
@@ -158,13 +158,11 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def test_a_pushed_export_loads_from_the_hub_with_the_features_of_the_run(hub: Hub, tmp_path: Path) -> None:
-    """Run the command in a subprocess, where HF_ENDPOINT names the stand-in server."""
     run = tmp_path / "run"
     write_run(run, SMALL_STEM)
-    with start("export", run, "--to", "timm", "--push", "me/birds", "--license", "mit", "--private") as process:
-        printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, printed
-    assert f"{hub.url}/me/birds" in printed
+    outcome = contune("export", run, "--to", "timm", "--push", "me/birds", "--license", "mit", "--private")
+    assert outcome.code == 0, outcome.err
+    assert f"{hub.url}/me/birds" in outcome.out
     assert hub.private == {"me/birds": True}
     files = hub.repos["me/birds"]
     assert files.keys() == {".gitattributes", "README.md", "config.json", "model.safetensors"}

@@ -154,13 +154,13 @@ def test_the_largest_tensor_grows_with_the_batch_and_not_with_its_square(
     loss: LossOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", 1)
-    for num in (512, 1024, 2048):
+    for num in (256, 512):
         compute = partial(loss, labels=torch.arange(num) % 7, backend="chunked")
         assert largest_tensor(compute, torch.randn(num, 8)) == 16 * num  # 16 rows are the fewest of a block
 
 
 def test_a_block_has_as_many_elements_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", 2**16)
-    z, labels = torch.randn(2048, 8), torch.arange(2048) % 7
+    z, labels = torch.randn(1024, 8), torch.arange(1024) % 7
     assert largest_tensor(lambda z: tcl_loss(z, labels, backend="chunked"), z) == 2**16
-    assert largest_tensor(lambda z: tcl_loss(z, labels, backend="dense"), z) == 2048**2, "as the ruler shows"
+    assert largest_tensor(lambda z: tcl_loss(z, labels, backend="dense"), z) == 1024**2, "as the ruler shows"

@@ -123,12 +123,11 @@ def test_an_embedding_too_long_to_measure_is_no_zero_vector(way: Way) -> None:
 
 
 @every_way
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("temperature", [0.01, 0.1])
+@pytest.mark.parametrize(("bad", "temperature"), [(math.nan, 0.1), (math.inf, 0.01)])
 @pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temperature: float, loss_of: LossOf) -> None:
-    z, labels = rows(70), torch.arange(70) % 3
-    z[40, 2] = bad
+    z, labels = rows(40), torch.arange(40) % 3
+    z[34, 2] = bad
     loss, grad = solved(way, z, labels, loss_of=loss_of, temperature=temperature)
     assert loss.isnan()
     assert grad.isnan().all()
@@ -139,7 +138,7 @@ def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temper
 def test_half_precision_in_is_half_precision_out_and_float32_between(
     way: Way, dtype: torch.dtype, tolerance: float
 ) -> None:
-    z, labels = rows(70, 16, dtype), torch.arange(70) % 7
+    z, labels = rows(40, 16, dtype), torch.arange(40) % 7
     leaf = way.tensor(z).detach().requires_grad_()
     loss = tcl_loss(leaf, way.tensor(labels), reduction="sum", **way.settings)
     (grad,) = torch.autograd.grad(loss, leaf)
@@ -185,10 +184,10 @@ def test_dense_has_a_second_derivative(loss_of: LossOf) -> None:
 
 
 @closed_ways
-@pytest.mark.parametrize(("classes", "temperature"), [(1, 0.1), (5, 0.05), (5, 0.02), (5, 0.013)])
+@pytest.mark.parametrize(("classes", "temperature"), [(1, 0.1), (5, 0.02), (5, 0.013)])
 def test_an_embedding_far_from_all_others_is_no_overflow(way: Way, classes: int, temperature: float) -> None:
     """Its D is tiny, so its factor 1/D is huge where nothing small is there to be multiplied with."""
-    z, labels = rows(65, 16) * 0.05, torch.arange(65) % classes
+    z, labels = rows(35, 16) * 0.05, torch.arange(35) % classes
     z[:, 0] += 1
     z[0] *= -1
     expected = solved(DENSE, z, labels, loss_of=supcon_loss, temperature=temperature)
@@ -238,7 +237,7 @@ def test_a_large_upstream_gradient_only_scales(way: Way, z: list[list[float]]) -
     ids=str,
 )
 def test_k1_and_k2_beyond_float32_are_no_overflow(way: Way, numbers: dict[str, Any]) -> None:
-    z, labels = rows(70, 8), torch.arange(70) % 4
+    z, labels = rows(40, 8), torch.arange(40) % 4
     if way.backend == "fused" and (1e300 in numbers.values() or 1e-120 in numbers.values()):
         with pytest.raises(UserError, match="k2"):
             solved(way, z, labels, **numbers)
@@ -252,7 +251,7 @@ def test_k1_and_k2_beyond_float32_are_no_overflow(way: Way, numbers: dict[str, A
 @closed_ways
 def test_any_integer_is_a_label(way: Way) -> None:
     """Those included that kernels put where a tile reaches past the batch."""
-    z, labels = rows(70, 8), torch.arange(70) % 4
+    z, labels = rows(40, 8), torch.arange(40) % 4
     expected = solved(DENSE, z, labels)
     for others in (labels - 6, labels - 2, labels - 1, labels + 2**40, labels.to(torch.uint8) + 252):
         loss, grad = solved(way, z, others)

@@ -20,7 +20,8 @@ from contune.training import many
 from contune.training.many import Job, default_parallel, run_many
 
 SETTINGS = (
-    "optim.epochs=2", "data.val_fraction=0.6", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none", *PLAIN
+    "optim.epochs=2", "data.val_fraction=0.9", "optim.batch_images=16", "run.log_every=1", "run.checkpoint_seconds=0",
+    "eval.linear=none", *PLAIN,
 )  # fmt: skip
 REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
 Results = tuple[list[Job], list[dict[str, Any]]]

@@ -21,7 +21,7 @@ from contune.training.engine import TAKEN
 from contune.training.log import CURVES, MetricsLog, read_metrics
 from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch
 
-RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.7")
+RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.85", "optim.batch_images=32")
 """Four steps."""
 OWN = {"positive_gradient", "negative_gradient"}
 LOGGED = set(CURVES[1:])
