@@ -18,6 +18,18 @@ settings.load_profile("contune")
 torch.set_num_threads(1)
 
 
+LONGEST = (
+    "test_fused.py", "test_edges.py", "test_resume.py", "test_distributed_loss.py", "test_golden.py",
+    "test_two_processes.py", "test_many.py", "test_trainer.py", "test_export.py", "test_session.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that neither of two processes is left with one at the end."""
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _small_maps() -> Iterator[None]:
     """Reports of the 899 test digits with a map of 100: t-SNE would take most of the time."""

@@ -1,6 +1,5 @@
 """Holes that an attack on an early version found. Each test ends in a crash, a hang or a wrong result there."""
 
-import io
 import json
 import os
 import shutil
@@ -9,27 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_line import PLAIN, Outcome, contune, read_json, train
+from command_line import PLAIN, Outcome, contune, train
 from PIL import Image
-
-from contune.cli import main
+from small_run import png
 
 ON_IMAGES = ("model.encoder=resnet-mini", "data.image_size=8", "optim.epochs=0", "optim.batch_images=8", *PLAIN)
-
-
-def png(seed: int, height: int = 8, width: int = 8) -> bytes:
-    file, pixels = io.BytesIO(), np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
 
 
 def table(path: Path, labels: Sequence[Any], names: Sequence[str] | None = None) -> Path:
@@ -85,36 +75,6 @@ def test_two_classes_of_one_name_and_many_without_images(tmp_path: Path) -> None
     for row in json.loads((tmp_path / "p.json").read_text()):
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-4)
         assert row["probabilities"][row["class"]] == pytest.approx(row["probability"])
-
-
-@pytest.mark.parametrize("stream", ["/dev/full", pytest.param("ascii.txt", marks=pytest.mark.slow)])
-def test_output_that_cannot_be_written_ends_no_run(stream: str, tmp_path: Path) -> None:
-    """With control characters, a formula and bytes that are no UTF-8 as class names."""
-    run, photos, shown = str(tmp_path / "run"), str(tmp_path / "photos"), tmp_path / stream
-    for number in range(20):
-        folder = os.path.join(os.fsencode(photos), [b"red\x1b[31m", b"=1+1", "日本".encode(), b"cl\xff"][number % 4])
-        os.makedirs(folder, exist_ok=True)
-        Path(os.fsdecode(folder), f"{number}.png").write_bytes(png(number))
-    for words in (
-        ["train", "images", f"data.path={photos}", *ON_IMAGES, "--out", run],
-        ["predict", run, photos, "--out", str(tmp_path / "p.csv")],
-    ):
-        with (
-            patch.object(sys, "argv", ["contune", *words]),
-            shown.open("a", encoding="utf-8" if stream == "/dev/full" else "ascii") as out,
-            redirect_stdout(out),
-            redirect_stderr(io.StringIO()) as err,
-        ):
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert not ended.value.code, err.getvalue()
-    if shown.is_file():
-        assert b"\\x1b[31m" in shown.read_bytes()
-        assert b"\x1b" not in shown.read_bytes()
-    assert len(read_json(tmp_path / "run" / "result.json")["measures"][0]["per_class"]) == 4
-    cells = (tmp_path / "p.csv").read_text(encoding="utf-8").replace('"', "").replace("\n", ",").split(",")
-    assert "'=1+1" in cells
-    assert "=1+1" not in cells
 
 
 def repeated_columns(path: Path, *names: str) -> None:

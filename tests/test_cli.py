@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import contune as library
-from contune.cli import app, parse_seeds
+from contune.cli import app
 from contune.config import Config
 from contune.methods import METHODS
 from contune.recipes import RECIPES
@@ -60,10 +60,6 @@ def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
     assert {line.split("=")[0] for line in printed.splitlines()[::2]} == set(KEYS)
     assert [line.split()[0] for line in succeed("settings", "optim.lr").out.splitlines()[::2]] == ["optim.lr=0.1"]
     assert_sentence(contune("settings", "optim.lrr"), "optim.lr")
-
-
-def test_seeds_mean_the_same_everywhere() -> None:
-    assert [parse_seeds(text) for text in ("3", "0,4,0", "4,")] == [[0, 1, 2], [0, 4], [4]]
 
 
 def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -> None:
@@ -178,6 +174,7 @@ WRONG = [
     ("train eval.split=val", "data.val_fraction"),
     ("train --parallel 2", "--seeds"),
     ("train --seeds 0,x", "whole number"),
+    ("train --seeds -1", "--seeds"),
     ("train --seeds 0,1 run.seed=3", "run.seed"),
     ("eval nowhere", "nowhere"),
     ("embed nowhere empty", "nowhere"),

@@ -69,23 +69,6 @@ def test_the_numbers_are_consistent(analyzed: tuple[Outcome, Path]) -> None:
     assert curve["tcl"][-1] > 1.5 * curve["tcl"][0], "the nearest negatives push most"
 
 
-@pytest.mark.parametrize(
-    ("recipe", "overrides", "k1", "k2", "temperature"),
-    [
-        ("digits-simclr", (), 1, 1.5, 0.2),
-        ("digits-simclr", ("method.k1=7", "method.k2=3"), 7, 3, 0.2),
-        ("digits", ("method.k1=7", "method.temperature=0.3"), 7, 1.3, 0.3),
-    ],
-)
-def test_tcl_is_asked_of_other_runs_too(
-    recipe: str, overrides: tuple[str, ...], k1: float, k2: float, temperature: float, place: Path
-) -> None:
-    run = RunFolder(place / recipe)
-    found = analyze_run(run, list(overrides), k1_values=(0.0,), k2_values=(1.0,), num_batches=1)
-    assert (found["tcl"]["k1"], found["tcl"]["k2"], found["temperature"]) == (k1, k2, temperature)
-    assert found["tcl"]["theorem1_share"] > 0.5
-
-
 def test_the_weights_are_the_trained_ones(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The projector's too, which only the checkpoint has."""
     seen: list[Tensor] = []

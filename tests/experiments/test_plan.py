@@ -12,7 +12,7 @@ from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
-from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
+from contune.experiments.plan import ABOUT, PlanRow, collect, read_results, save
 from contune.run import RunFolder
 from contune.training import many
 from contune.training.signals import Stopped
@@ -90,10 +90,10 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
 SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
 
 
-@pytest.mark.parametrize("source", [RESULTS, RESULTS / "fig-k1-digits"], ids=lambda source: source.name)
-def test_results_are_drawn_with_their_own_settings(source: Path, tmp_path: Path) -> None:
-    """All of them, or the folder of the experiment."""
-    name = "fig-k1-digits"
+@pytest.mark.parametrize("name", ["fig-k1", "ssl-digits", "table1-digits", "ci-digits"])
+def test_results_are_drawn_with_their_own_settings(name: str, tmp_path: Path) -> None:
+    """One of each kind of figure, from the folder of the experiment or from all results."""
+    source = RESULTS if name == "fig-k1" else RESULTS / name
     done = contune("experiment", name, "--from", source, "--draw", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "not run yet" not in done.out
@@ -190,32 +190,6 @@ def test_damaged_failed_and_missing_runs_do_not_count(tmp_path: Path) -> None:
     assert list(outcome.failures) == ["seed 1: broken.", "seed 2: full."]
     assert (outcome.num_missing, random.num_missing) == (1, 4)
     assert outcome.remark() == "2 of 4 failed, 1 of 4 not run yet"
-
-
-def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path: Path) -> None:
-    changed = K1.changed(["optim.epochs=9", "run.device=cpu"])
-    first, *others = k1_outcomes("optim.epochs=9")
-    assert save(changed, others, tmp_path / "longer", Path()) == 5
-    assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
-    (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
-    (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
-    (tmp_path / "broken.json").write_text("{")
-    (tmp_path / "list.json").write_text("[]")
-    outcomes = collect(changed, read_results(*with_neighbors(tmp_path / "longer")))
-    assert seeds_of(outcomes) == [[0]] * 6
-    assert outcomes[1].results[0].get("note") != "not its own", "of two the experiment's own counts"
-    assert "Settings changed for all runs: optim.epochs=9." in changed.notes
-
-
-def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:
-    table1 = find_experiment("table1")
-    same, other = table1.changed(["data.path=here", "run.device=cpu"]), table1.changed(["optim.lr=0.1"])
-    assert default_folder(same) == Path("runs/experiments/table1")
-    assert default_folder(other).name.startswith("table1-")
-    assert default_folder(other) != default_folder(table1.changed(["optim.lr=0.2"]))
-    assert all(row.reported for row in same.rows)
-    assert not any(row.reported for row in other.rows)
-    assert SIMCLR.config(["method.projector_hidden=64"], seed=0).to_dict()["method"]["projector_hidden"] == 32
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Tables from made-up results, with differences computed by hand."""
 
 import pytest
-from made_up import PIXELS_LINEAR, made_up_outcome, made_up_result
+from made_up import made_up_outcome, made_up_result
 from scipy.stats import ttest_ind, ttest_rel  # type: ignore[import-untyped]  # without stubs
 
 from contune.experiments import Outcome, find_experiment
-from contune.experiments.plan import PAPER, Experiment, PlanRow
+from contune.experiments.plan import PAPER, Experiment
 from contune.experiments.tables import Table, make_table
 
 ROWS = {row.title: row for row in find_experiment("table1").rows}
@@ -19,11 +19,6 @@ def texts(table: Table) -> list[list[str]]:
 
 def grid(*outcomes: Outcome) -> Table:
     return make_table(GRID, outcomes)
-
-
-def test_markdown_aligns_numbers_and_marks_the_best() -> None:
-    table = Table(columns=("method", "top-1 %"), rows=(("TCL", "**1**"),), notes=("A note.",))
-    assert table.markdown() == "| method | top-1 % |\n| --- | ---: |\n| TCL | **1** |\n\n- A note.\n"
 
 
 def test_methods_by_data_sets_with_the_papers_numbers() -> None:
@@ -64,48 +59,6 @@ def test_several_runs_of_a_seed_all_count_with_welchs_interval() -> None:
     assert found[:3] == pytest.approx(((low + high) / 2, (high - low) / 2, test.pvalue))
 
 
-def test_gradients_are_means_over_training_beside_supcons() -> None:
-    experiment = find_experiment("fig-k2-digits")
-    curves = {"epoch": [1, 2], "positive_gradient": [0.2, 0.4], "supcon_positive_gradient": [0.1, None]}
-    own = {"epoch": [1, 2], "positive_gradient": [0.5, 0.7], "theorem1_share": [0.5, 1.0]}
-    outcomes = [
-        made_up_outcome(experiment.rows[0], 90.0, curves=own),
-        made_up_outcome(experiment.rows[1], 91.0, curves=curves),
-        Outcome(experiment.rows[2], num_missing=1),
-    ]
-    table = make_table(experiment, outcomes)
-    assert [row[3:] for row in texts(table)] == [["–", "–", "75"], ["300", "–", "–"], ["–", "–", "–"]]
-    assert texts(table)[2][1] == "not run yet"
-
-
-def test_cross_entropy_counts_by_its_own_classifier() -> None:
-    table = grid(made_up_outcome(ENTROPY, 94.0, classifier=93.0), made_up_outcome(TCL, 97.0))
-    assert texts(table)[0][1] == "93.00"
-    assert any("its own classifier – Cross-entropy" in note for note in table.notes)
-
-
-def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
-    some = Outcome(TCL, made_up_outcome(TCL, 95.0).results, num_missing=1)
-    failed = Outcome(SUPCON, failures=("seed 0: no room.",))
-    gone = Outcome(ROWS["TCL, CIFAR-100"], num_missing=1, absent="cifar100 is not on this disk")
-    table = grid(failed, some, gone)
-    assert texts(table) == [["CIFAR-10", "failed", "95.00 (1 of 2 not run yet)", "–", "96.3 / 96.4"]]
-    assert "Left out: CIFAR-100; cifar100 is not on this disk." in table.notes
-    assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
-
-
-def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
-    experiment = find_experiment("long-tail-digits")
-    outcomes = [made_up_outcome(row, 80.0, 82.0) for row in experiment.rows]
-    assert "few %" not in make_table(experiment, outcomes).columns
-    for number, result in enumerate(result for each in outcomes for result in each.results):
-        result["measures"][0] |= {"imbalance": 20.0, "balanced": 80.0, "medium": 90.0, "few": 60.0 + number}
-    table = make_table(experiment, outcomes)
-    assert [*table.columns][3:5] == ["medium %", "few %"]
-    assert [row[4] for row in table.rows[:2]] == ["60.5", "62.5"]
-    assert {len(row) for row in table.rows} == {len(table.columns)}
-
-
 def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
     experiment = find_experiment("ci")
     values = {
@@ -127,26 +80,3 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
         assert row[3:5] == ["4", f"{test.pvalue:.2g}"]
     alike = make_table(experiment, outcomes[1:])
     assert "fast probe %" not in alike.columns, "both have the same protocol"
-
-
-def test_methods_stand_beside_the_best_baseline_and_what_others_report() -> None:
-    experiment = find_experiment("ssl-digits")
-    simclr = next(row for row in experiment.rows if row.title == "SimCLR")
-    random, pixels = experiment.rows[-2:]
-    byol = PlanRow(title="BYOL", recipe="digits-byol", reported={"paper": 92.6})
-    outcomes = [
-        made_up_outcome(random, 60.0),
-        made_up_outcome(pixels, 60.0, 61.0),
-        made_up_outcome(simclr, 95.0, 96.0, knn=91.0),
-        made_up_outcome(byol, 97.0, rank=1.2),
-    ]
-    table = make_table(experiment, outcomes)
-    assert table.columns == ["method", "linear %", "kNN %", "paper"]
-    assert texts(table) == [
-        ["SimCLR", "95.50 ± 6.35", "91.00 ± 0.00", "–"],
-        ["BYOL (collapsed)", "97.00", "80.00", "92.6"],
-        ["Random encoder", "60.00", "80.00", "–"],
-        ["Raw pixels", f"{PIXELS_LINEAR}", "94.99", "–"],
-    ]
-    assert [[cell for cell in row if "**" in cell] for row in table.rows[:2]] == [["**91.00 ± 0.00**"], ["**97.00**"]]
-    assert any("effective rank of 1.20" in note for note in table.notes)

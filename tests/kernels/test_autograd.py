@@ -3,14 +3,12 @@
 import pytest
 import torch
 from loss_cases import (
-    ASKING,
     CHUNKED,
     FUSED,
     Case,
     LossOf,
     Way,
     answer,
-    assert_close,
     closed_ways,
     every_way,
     inputs_of,
@@ -24,7 +22,7 @@ from torch.nn import functional as F
 
 from contune.errors import UserError
 from contune.kernels import autograd
-from contune.losses import dcl_loss, ntxent_loss, sincere_loss, supcon_loss, tcl_loss
+from contune.losses import dcl_loss, sincere_loss, tcl_loss
 
 pytestmark = quiet
 
@@ -57,44 +55,6 @@ def test_dense_with_candidates_is_the_nested_loop(pairs: str) -> None:
     actual = answer(case, "dense")
     torch.testing.assert_close(actual.loss, loss.detach(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(tuple(actual.grads), expected, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("asking", ASKING)
-@pytest.mark.parametrize(("num", "candidates"), [(1, 53), (100, 1), (70, 53)])
-def test_those_who_ask_for_a_gradient_get_it(asking: str, num: int, candidates: int) -> None:
-    for pairs in ("labels", "mask", "weights"):
-        case = Case(num, 16, "two", pairs=pairs, candidates=candidates, asking=asking)
-        assert_close(answer(case, "chunked"), answer(case, "dense"), 1e-10)
-    case = Case(num, 16, "two", candidates=candidates, asking=asking)
-    expected = answer(case, "dense", rounded=torch.float32)
-    assert_close(answer(case, "fused", torch.float32, precision="high"), expected, 1e-5)
-    assert_close(answer(case, "fused", torch.float32, precision="fast"), expected, 2e-3)
-
-
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-def test_an_embedding_among_the_candidates_is_a_positive_of_itself(backend: str) -> None:
-    """Nobody but the caller knows that it is the same one."""
-    z, labels = rows(10).requires_grad_(), torch.arange(10)
-    loss = tcl_loss(z, labels, candidates=z, candidate_labels=labels, backend=backend)
-    expected = tcl_loss(z, positives=torch.eye(10) > 0, candidates=z.detach(), backend="dense")
-    torch.testing.assert_close(loss, expected)
-    (grad,) = torch.autograd.grad(loss, z)
-    apart = [z.detach().clone().requires_grad_() for _ in range(2)]
-    loss = tcl_loss(apart[0], labels, candidates=apart[1], candidate_labels=labels, backend="dense")
-    torch.testing.assert_close(grad, sum(torch.autograd.grad(loss, apart)))
-
-
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-def test_every_loss_takes_candidates_and_labels_of_any_integer_type(backend: str) -> None:
-    z, queue = rows(4), rows(9)
-    ids, queue_ids = torch.arange(4), torch.arange(9, dtype=torch.uint8) % 4
-    expected = tcl_loss(
-        z, ids, candidates=queue, candidate_labels=queue_ids, k1=0, k2=1, temperature=0.2, backend="dense"
-    )
-    supcon = supcon_loss(z, ids, candidates=queue, candidate_labels=queue_ids, temperature=0.2, backend=backend)
-    ntxent = ntxent_loss(z, ids, candidates=queue, candidate_ids=queue_ids, backend=backend)
-    torch.testing.assert_close(supcon, expected)
-    torch.testing.assert_close(ntxent, expected)
 
 
 @pytest.mark.parametrize("num", [9, 600])

