@@ -88,8 +88,9 @@ def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
 
 
 @closed_ways
-@pytest.mark.parametrize("temperature", [0.01, 0.1])
-@pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
+@pytest.mark.parametrize(
+    ("loss_of", "temperature"), zip([*EVERY_LOSS.values(), supcon_in], [0.01, 0.1, 0.1, 0.01, 0.01], strict=True)
+)
 def test_equal_embeddings_are_no_special_case(way: Way, temperature: float, loss_of: LossOf) -> None:
     z, labels = rows(3).repeat(4, 1), torch.arange(12) % 2
     expected = solved(DENSE, z, labels, loss_of=loss_of, temperature=temperature)
@@ -151,7 +152,7 @@ def test_half_precision_in_is_half_precision_out_and_float32_between(
 
 @every_way
 def test_autocast_changes_nothing(way: Way) -> None:
-    z, labels = way.tensor(rows(70, 16, way.dtype)).requires_grad_(), way.tensor(torch.arange(70) % 7)
+    z, labels = way.tensor(rows(20, 16, way.dtype)).requires_grad_(), way.tensor(torch.arange(20) % 7)
     plain = tcl_loss(z, labels, **way.settings)
     (plain_grad,) = torch.autograd.grad(plain, z)
     with torch.autocast(z.device.type, dtype=torch.bfloat16):
@@ -166,7 +167,7 @@ def test_autocast_changes_nothing(way: Way) -> None:
 @pytest.mark.parametrize("sort_from", [1, 10**9])
 def test_the_same_bits_every_time(way: Way, sort_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "SORT_FROM", sort_from)
-    z, labels = rows(130, 16), torch.arange(130) % 7
+    z, labels = rows(70, 16), torch.arange(70) % 7
     (loss, grad), (again, grad_again) = (solved(way, z, labels, reduction="none") for _ in range(2))
     assert torch.equal(loss, again)
     assert torch.equal(grad, grad_again)

@@ -31,8 +31,8 @@ GRID = all_pairs(
     dim=(8, 100, 300),
     classes=("one", "two", "half", "all"),
     temperature=(0.01, 0.1, 1.0),
-    k1=(0.0, 0.5, 5000.0, 1e6),
-    k2=(0.5, 1.0, 1.5),
+    k1=(0.0, 0.5, 1e6),
+    k2=(0.5, 1.5),
     variant=("out", "in"),
     reduction=("none", "sum", "mean"),
     normalize=(True, False),
@@ -128,13 +128,13 @@ def test_small_batches_are_float64_to_their_tolerance(case: Case, at_once: list[
 def test_splits_of_the_columns_pieces_and_sorting_change_nothing(
     case: Case, processors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With many splits in float16. Every other case is sorted with one split, the others with many."""
+    """Some with many splits in half precision. Every other case is sorted with one split, the others with many."""
     is_sorted = (processors == 1) == (ROADS.index(case) % 2 == 0)
     monkeypatch.setattr(fused, "SORT_FROM", SORTED if is_sorted else AS_GIVEN)
     monkeypatch.setattr(fused, "SMALL_BATCH", 0)
     monkeypatch.setattr(fused, "num_processors", lambda _: processors)
     monkeypatch.setattr(fused, "COEFFICIENT_BYTES", 1)
-    assert_precise(case, "high" if processors == 1 else "fast")
+    assert_precise(case, "high" if processors == 1 or case.temperature < 0.1 else "fast")
 
 
 def loss_of(z: Tensor, **settings: Any) -> Tensor:

@@ -87,7 +87,7 @@ def test_every_loss_is_its_nested_loop(name: str, kind: str, way: str) -> None:
         pytest.skip("fused takes labels")
     (loss_of, loops), (dtype, precision, tolerance) = LOOPS[name], WAYS[way]
     device = "cuda" if way.startswith("fused") and torch.cuda.is_available() else "cpu"
-    for num, tau in ((2, 0.1), (7, 0.1), (13, 1.0)):
+    for num, tau in ((7, 0.1),) if way.startswith("fused") else ((2, 0.1), (7, 0.1), (13, 1.0)):
         leaf = (2 * random_unit(num, dim=9, seed=num)).requires_grad_()
         z = leaf.detach().to(device, dtype).requires_grad_()
         labels, positives, weights = random_weights(kind, num, seed=num + 1)
