@@ -31,10 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _small_maps() -> Iterator[None]:
-    """Reports of the 899 test digits with a map of 100: t-SNE would take most of the time."""
+def _less_work() -> Iterator[None]:
+    """Small runs would spend most of their time on the report's t-SNE and the choice of the probe's penalty."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("contune.report.plots.MAP_POINTS", 100)
+        patch.setattr("contune.eval.probes.PENALTIES", (1e-3, 1e-1))
         yield
 
 

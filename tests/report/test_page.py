@@ -19,7 +19,6 @@ RUNS = {
     "no test split": (unevaluated_run(), "no test split"),
     "one class": (finished_run(30, 1), "misclassified 0 of 30"),
     "one image": (finished_run(1, 2), "at least 5 images"),
-    "twelve classes": (finished_run(60, 12), "misclassified 12 of 60"),
     "a hundred classes": (finished_run(300, 100), "worst 30 of 100"),
     "photos": (finished_run(20, 3, side=200, channels=3), "TCL on toy"),
     "nothing logged": (finished_run() | {"metrics": []}, "Nothing was logged"),
