@@ -15,10 +15,10 @@ demo: $(BIN)/.base
 	$(BIN)/contune train
 
 test: $(BIN)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 coverage: $(BIN)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
 test-slow: $(BIN)/.dev
 	$(BIN)/pytest -m slow

@@ -1,6 +1,7 @@
 """What all tests share: hypothesis without deadlines, small thread pools, one small trained run."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,35 @@ settings.load_profile("contune")
 torch.set_num_threads(1)
 
 
+LONGEST = (
+    "test_fused.py", "test_edges.py", "test_resume.py", "test_distributed_loss.py", "test_golden.py",
+    "test_two_processes.py", "test_many.py", "test_trainer.py", "test_export.py", "test_session.py",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that neither of two processes is left with one at the end."""
+    order = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _less_work() -> Iterator[None]:
+    """Small runs would spend most of their time on the report's t-SNE and the choice of the probe's penalty."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contune.report.plots.MAP_POINTS", 100)
+        patch.setattr("contune.eval.probes.PENALTIES", (1e-3, 1e-1))
+        yield
+
+
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A finished run of two epochs with everything on, not to be changed, and what it printed."""
+    """A finished run of ten small steps with everything on, not to be changed, and what it printed."""
     from command_line import contune
 
     folder = tmp_path_factory.mktemp("digits") / "run"
-    outcome = contune("train", "optim.epochs=2", "run.log_every=5", "--out", folder)
+    small = ("optim.epochs=2", "data.val_fraction=0.8", "optim.batch_images=32", "run.log_every=4")
+    outcome = contune("train", *small, "--out", folder)
     assert outcome.code == 0, outcome.err
     return folder, outcome.out
 

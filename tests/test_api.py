@@ -20,7 +20,6 @@ import contune as library
 from contune.api import Run
 from contune.config import Config
 from contune.errors import UserError
-from contune.training import session
 from contune.training.optim import learning_rate
 
 NUM = 100
@@ -93,21 +92,6 @@ def test_every_form_of_data_gives_the_run_of_the_command_line(
     assert_same_run(run.folder, by_command)
 
 
-def test_a_folder_of_images_and_its_arrays_give_the_same_run(tmp_path: Path) -> None:
-    """A folder is read class by class."""
-    for number, (pixels, label) in enumerate(zip(X, Y, strict=True)):
-        path = tmp_path / "photos" / str(label) / f"{number:03}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(path)
-    by_folder = train(
-        tmp_path / "a", "images", f"data.path={tmp_path / 'photos'}", *(f"{k}={v}" for k, v in SMALL.items())
-    )
-    order = np.argsort(Y, kind="stable")
-    run = library.train((X[order], Y[order]), out=tmp_path / "b", **SMALL)
-    assert run.result["knn_top1"] == by_folder["knn_top1"]
-    assert_same_run(run.folder, tmp_path / "a")
-
-
 def test_a_dataset_dict_keeps_its_splits(tmp_path: Path) -> None:
     splits = datasets.DatasetDict(train=table().select(range(80)), test=table().select(range(80, NUM)))
     run = library.train(splits, out=tmp_path / "a", **SMALL)
@@ -137,13 +121,6 @@ def test_a_run_on_arrays_is_of_use(run: Run, tmp_path: Path) -> None:
     assert f"{run.result['knn_top1']:.2f} %" in repr(run)
     with pytest.raises(UserError, match="no report"):
         _ = run.report
-
-
-def test_a_notebook_shows_the_report(tmp_path: Path) -> None:
-    (tmp_path / "report.html").write_text('<p class="a">')
-    report = Run(tmp_path, {}).report
-    assert report.path == tmp_path / "report.html"
-    assert 'srcdoc="&lt;p class=&quot;a&quot;&gt;"' in report._repr_html_()
 
 
 @pytest.mark.parametrize("command", [("eval",), ("analyze",), ("report",), ("train", "optim.epochs=3", "--continue")])
@@ -289,10 +266,3 @@ def test_only_epochs_may_change(by_command: Path, settings: tuple[str, ...], wor
     assert outcome.code == 2
     assert words in outcome.err
     assert read_json(by_command / "result.json")["epochs"] == 2
-
-
-def test_another_number_of_epochs_in_the_same_folder_names_the_option(by_command: Path) -> None:
-    settings = Config.load(by_command / "config.json").to_dict()
-    settings["optim"]["epochs"] = 4
-    with pytest.raises(UserError, match="--continue"):
-        session.train(Config.from_dict(settings), by_command)

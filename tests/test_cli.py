@@ -13,7 +13,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 import contune as library
-from contune.cli import app, parse_seeds
+from contune.cli import app
 from contune.config import Config
 from contune.methods import METHODS
 from contune.recipes import RECIPES
@@ -62,10 +62,6 @@ def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
     assert_sentence(contune("settings", "optim.lrr"), "optim.lr")
 
 
-def test_seeds_mean_the_same_everywhere() -> None:
-    assert [parse_seeds(text) for text in ("3", "0,4,0", "4,")] == [[0, 1, 2], [0, 4], [4]]
-
-
 def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -> None:
     folder, printed = digits_run
     names = {path.name.partition(".tfevents")[0] for path in folder.iterdir()}
@@ -81,7 +77,7 @@ def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -
         "hardware", "split", "epochs", "measures", "method", "data", "encoder", "config", "finished",
     } <= result.keys()  # fmt: skip
     steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [5, 10, 15, 20, 25, 28]
+    assert steps == [4, 8, 10]
     assert [measure["name"] for measure in result["measures"]] == [
         "linear-fast", "knn", "start-linear-fast", "start-knn", "pixels-linear-fast", "pixels-knn",
     ]  # fmt: skip
@@ -178,6 +174,7 @@ WRONG = [
     ("train eval.split=val", "data.val_fraction"),
     ("train --parallel 2", "--seeds"),
     ("train --seeds 0,x", "whole number"),
+    ("train --seeds -1", "--seeds"),
     ("train --seeds 0,1 run.seed=3", "run.seed"),
     ("eval nowhere", "nowhere"),
     ("embed nowhere empty", "nowhere"),

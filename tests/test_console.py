@@ -36,31 +36,6 @@ def test_a_log_gets_a_line_every_few_seconds(capsys: pytest.CaptureFixture[str],
     assert capsys.readouterr().err == "seed 0: train step 1/9 loss 2.0\nseed 1: train step 1/9 loss 2.0\n"
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", terminal := Terminal())
-    with progress_of_many(["seed 0", "seed 1"]) as update:
-        update(0, ProgressUpdate("train", 3, 280, "loss 2.0", "step"))
-        update(0, ProgressUpdate("train", 280, 280, "loss 1.0", "step"))
-    plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", terminal.getvalue())
-    assert re.search(r"seed 0.* step 280/280 .*train  loss 1\.0.*\n.*seed 1.* waiting", plain)
-
-
-def test_a_worker_sends_progress_and_sentences_to_its_parent(capsys: pytest.CaptureFixture[str]) -> None:
-    received: list[ProgressUpdate] = []
-    said: list[str] = []
-    with console.redirected(received.append, said.append), progress("train", 9) as advance:
-        advance(4, "")
-        say("hello")
-    assert received == [ProgressUpdate("train", 4, 9, "")]
-    assert said == ["hello"]
-    assert capsys.readouterr() == ("", "")
-
-
 def test_other_ranks_are_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("contune.distributed.is_main", lambda: False)
     with progress("train", 10) as advance:

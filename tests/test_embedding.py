@@ -1,10 +1,8 @@
 """`contune embed` and `predict`: the right numbers for the right names, from any source, and files that agree."""
 
 import csv
-import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,10 @@ from safetensors.torch import load, save_file
 from small_run import CLASSES, expected, in_order, pixels, png, write_images, write_run
 
 import contune as library
-from contune.data.datasets import open_splits
 from contune.embedding import open_source
 from contune.errors import UserError
 from contune.models import save_encoder
-from contune.models.saved import load_classifier, save_classifier
+from contune.models.saved import load_classifier
 
 
 def write_shards(folder: Path, counts: tuple[int, ...] = (7, 0, 13), group: int = 5) -> Path:
@@ -92,23 +89,6 @@ def test_a_list_of_paths_or_pictures(run: Path, photos: Path, tmp_path: Path) ->
     np.testing.assert_allclose(part.embeddings, expected(run, [0, 1, 2]), rtol=1e-4, atol=1e-5)
 
 
-def test_a_picture_that_is_damaged_is_left_out_as_its_file_is(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "x.png").write_bytes(png(0)[:-40])
-    closed = Image.fromarray(pixels(0))
-    closed.close()
-    given: list[Path | Image.Image] = [
-        Image.open(io.BytesIO(png(0)[:-40])),
-        tmp_path / "x.png",
-        closed,
-        Image.open(io.BytesIO(png(0))),
-    ]
-    (part,) = library.embed(run, given, broken="skip")
-    assert [broken.name for broken in part.broken] == ["images#0", str(tmp_path / "x.png"), "images#2"]
-    assert part.paths == ["images#3"]
-    with pytest.raises(UserError, match="'images#0'"):
-        list(library.embed(run, given, broken="stop"))
-
-
 def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
     encoder = library.load_encoder(run).train()
     frozen = next(module for module in encoder.modules() if isinstance(module, torch.nn.BatchNorm2d))
@@ -140,30 +120,6 @@ def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels
         (tmp_path / file).write_bytes(png(0))
     (open_part,) = open_source(tmp_path).parts
     assert open_part()[1] == labels
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ([True, False, True], ["True", "False", "True"]),
-        ([1, -1, 1], ["1", "-1", "1"]),
-        (["x", "y", "x"], ["x", "y", "x"]),
-        ([-1, -1, -1], [None] * 3),
-        (["x", None, "x"], ["x", None, "x"]),
-    ],
-)
-def test_labels_of_parquet_are_those_of_training(
-    labels: list[Any], expected: list[str | None], run: Path, tmp_path: Path
-) -> None:
-    path, other = tmp_path / "x.parquet", tmp_path / "y.parquet"
-    images = [{"bytes": png(number)} for number in range(3)]
-    pq.write_table(pa.table({"image": images, "label": labels}), path)
-    pq.write_table(pa.table({"image": images, "kind": labels}), other)
-    assert [part.labels for part in library.embed(run, path)] == [expected]
-    assert [part.labels for part in library.embed(run, other)] == [[None] * 3]
-    assert [part.labels for part in library.embed(run, other, label_column="kind")] == [expected]
-    if None not in labels:
-        assert set(open_splits(str(path)).class_names) == set(expected) - {None}
 
 
 @pytest.mark.parametrize(
@@ -220,27 +176,6 @@ def test_hostile_file_names_and_numbers(run: Path, tmp_path: Path) -> None:
     assert [row["label"] for row in rows] == ["'=1+1", "'@x", r"cl\xff"]
     assert rows[2]["path"] == rf"{tmp_path}/in/cl\xff/\xfe.png"
     assert [row["label"] for row in json.loads((tmp_path / "p.json").read_text())] == ["=1+1", "@x", r"cl\xff"]
-
-
-@pytest.mark.parametrize(
-    ("command", "out", "word"),
-    [
-        ("embed", "there.parquet", "exists"),
-        ("predict", "p.txt", "must end in .csv"),
-        ("predict", "alike.csv", "exists"),
-        ("predict", "there.json", "exists"),
-    ],
-)
-def test_files_of_others_are_not_replaced(run: Path, tmp_path: Path, command: str, out: str, word: str) -> None:
-    write_images(tmp_path / "photos", 3)
-    pq.write_table(pa.table({"path": ["a"], "embedding": [[1.0]]}), tmp_path / "there.parquet")
-    (tmp_path / "alike.csv").write_text("path,label,class,probability\na.png,cat,cat,1\n")
-    (tmp_path / "there.json").write_text('[\n{"path": "a.png", "label": "cat"}\n]\n')
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    outcome = contune(command, run, tmp_path / "photos", "--out", tmp_path / out)
-    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
-    assert word in outcome.err
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(("command", "out"), [("embed", "x.parquet"), ("predict", "p.csv"), ("predict", "p.json")])
@@ -304,25 +239,6 @@ def test_probabilities_are_the_classifiers(run: Path, photos: Path) -> None:
     logits = torch.from_numpy(expected(run, in_order())) @ classifier.weight_KD.T + classifier.bias_K
     np.testing.assert_allclose(part.probabilities, logits.softmax(1).numpy(), rtol=1e-4, atol=1e-5)
     assert part.classes == [CLASSES[index] for index in logits.argmax(1).tolist()]
-
-
-def test_two_classes_of_one_name_stay_apart(tmp_path: Path) -> None:
-    features = {"label": {"_type": "ClassLabel", "names": ["crane", "dog", "crane"]}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    rows = pa.table({"image": [png(number) for number in range(9)], "label": [number % 3 for number in range(9)]})
-    pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "x.parquet")
-    names = open_splits(str(tmp_path / "x.parquet")).class_names
-    assert len(set(names)) == 3
-    run = write_run(tmp_path / "run")
-    save_classifier(
-        run / "classifier.safetensors", replace(load_classifier(run), class_names=("crane", "dog", "crane"))
-    )
-    assert contune("predict", run, tmp_path / "x.parquet", "--out", tmp_path / "p.json").code == 0
-    (part,) = library.predict(run, tmp_path / "x.parquet")
-    for row, p_K in zip(json.loads((tmp_path / "p.json").read_text()), part.probabilities, strict=True):
-        assert list(row["probabilities"].values()) == pytest.approx(p_K, abs=1e-5)
-        assert row["class"] == names[p_K.argmax()]
-        assert row["label"] in names
 
 
 def test_the_three_files_say_the_same(run: Path, photos: Path, tmp_path: Path) -> None:

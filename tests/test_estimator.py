@@ -52,30 +52,6 @@ def test_features_and_attributes_after_fit(fitted: ContrastiveEncoder) -> None:
     np.testing.assert_allclose(features_ND, by_hand.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_it_starts_from_weights(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
-    """Large pictures are made as small as the images that the weights come from."""
-    fitted.save(tmp_path / "first")
-    pictures = DIGITS[:NUM].repeat(2, axis=1).repeat(2, axis=2)
-    again = quick(weights=str(tmp_path / "first"), learning_rate=1e-9).fit(pictures, LABELS[:NUM])
-    assert (again.encoder_.spec.image_size, again.encoder_.spec.mean) == (8, fitted.encoder_.spec.mean)
-    first, second = (next(each.encoder_.backbone.parameters()) for each in (fitted, again))
-    torch.testing.assert_close(first, second, rtol=0, atol=1e-6)
-
-
-def test_a_module_of_your_own(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    own = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 12))
-    estimator = clone(ContrastiveEncoder(own, epochs=1, augmentation="digits", batch_size=32, random_state=0))
-    estimator.fit(torch.from_numpy(DIGITS[:NUM, None]) / 255, LABELS[:NUM])
-    features_ND = estimator.transform(DIGITS[:5])
-    assert features_ND.shape == (5, 12)
-    assert not torch.equal(estimator.encoder_.backbone.state_dict()["1.weight"], own.state_dict()["1.weight"])
-    estimator.save(tmp_path)
-    with pytest.raises(UserError, match="module of your own"):
-        ContrastiveEncoder.load(tmp_path)
-    np.testing.assert_array_equal(ContrastiveEncoder.load(tmp_path, own).transform(DIGITS[:5]), features_ND)
-
-
 def test_a_pipeline_can_be_searched() -> None:
     pipeline = Pipeline([("encode", quick()), ("classify", LogisticRegression(max_iter=500))])
     grid = {"encode__settings": [{"method.k1": 0}, {"method.k1": 500}]}

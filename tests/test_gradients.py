@@ -16,7 +16,7 @@ from contune.gradients import analyze_run, sweep
 from contune.losses.responses import coefficients, responses
 from contune.run import RunFolder
 
-SHORT = ("optim.epochs=2", "data.val_fraction=0.85", "eval.linear=none")
+SHORT = ("optim.epochs=2", "data.val_fraction=0.9", "optim.batch_images=32", "eval.linear=none")
 """Four steps."""
 
 
@@ -52,7 +52,7 @@ def test_it_writes_numbers_a_figure_and_a_page(analyzed: tuple[Outcome, Path]) -
 
 def test_the_numbers_are_consistent(analyzed: tuple[Outcome, Path]) -> None:
     found = read_json(analyzed[1] / "gradients.json")
-    assert (found["method"], found["step"], found["num_batches"], found["embeddings_per_batch"]) == ("tcl", 4, 2, 128)
+    assert (found["method"], found["step"], found["num_batches"], found["embeddings_per_batch"]) == ("tcl", 4, 2, 64)
     by_k1, by_k2 = found["by_k1"], found["by_k2"]
     assert [line["k1"] for line in by_k1] == [0, 1, 10, 100, 1000, 2000, 5000, 10000, 50000]
     assert found["tcl"] in by_k1
@@ -69,23 +69,6 @@ def test_the_numbers_are_consistent(analyzed: tuple[Outcome, Path]) -> None:
     assert curve["tcl"][-1] > 1.5 * curve["tcl"][0], "the nearest negatives push most"
 
 
-@pytest.mark.parametrize(
-    ("recipe", "overrides", "k1", "k2", "temperature"),
-    [
-        ("digits-simclr", (), 1, 1.5, 0.2),
-        ("digits-simclr", ("method.k1=7", "method.k2=3"), 7, 3, 0.2),
-        ("digits", ("method.k1=7", "method.temperature=0.3"), 7, 1.3, 0.3),
-    ],
-)
-def test_tcl_is_asked_of_other_runs_too(
-    recipe: str, overrides: tuple[str, ...], k1: float, k2: float, temperature: float, place: Path
-) -> None:
-    run = RunFolder(place / recipe)
-    found = analyze_run(run, list(overrides), k1_values=(0.0,), k2_values=(1.0,), num_batches=1)
-    assert (found["tcl"]["k1"], found["tcl"]["k2"], found["temperature"]) == (k1, k2, temperature)
-    assert found["tcl"]["theorem1_share"] > 0.5
-
-
 def test_the_weights_are_the_trained_ones(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The projector's too, which only the checkpoint has."""
     seen: list[Tensor] = []
@@ -96,7 +79,7 @@ def test_the_weights_are_the_trained_ones(place: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(gradients, "sweep", watch)
     analyze_run(RunFolder(place / "digits"), [], num_batches=3)
-    assert [z_ND.shape for z_ND in seen] == [(128, 128)] * 3
+    assert [z_ND.shape for z_ND in seen] == [(64, 128)] * 3
     assert not torch.equal(seen[0], seen[1])
     state = torch.load(place / "digits" / "checkpoint.pt", weights_only=True)
     state["method"] = {name: torch.zeros_like(value) for name, value in state["method"].items()}

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import contune
@@ -71,20 +70,6 @@ def test_the_page_shows_pictures_and_broken_images_are_listed(run: Path, tmp_pat
     assert out.read_text().count("<img") == 5
     listed = json.loads((tmp_path / "page.html.skipped.json").read_text())
     assert [one["name"] for one in listed] == [str(photos / "dog" / "001.png")]
-
-
-def test_rows_of_parquet_have_their_pictures(run: Path, tmp_path: Path) -> None:
-    rows = pa.table({"image": [png(number) for number in range(9)]})
-    pq.write_table(rows, tmp_path / "set.parquet", row_group_size=2)
-    (tmp_path / "query.png").write_bytes(png(5))
-    found = library.search(run, tmp_path / "set.parquet", tmp_path / "query.png", k=2)
-    assert found[0].hits[0].path == f"{tmp_path}/set.parquet#5"
-    write_search_page(tmp_path / "page.html", found, run=str(run), images="set")
-    pictures = [
-        part.partition('"')[0] for part in (tmp_path / "page.html").read_text().split('<img class="tiny" src="')
-    ]
-    assert len(pictures) == 4
-    assert pictures[1] == pictures[2] != pictures[3]
 
 
 def test_names_on_the_page_are_text_and_lost_pictures_are_said(run: Path, tmp_path: Path) -> None:

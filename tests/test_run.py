@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import contune
 
 from contune import device, files
 from contune.config import Config
@@ -124,13 +123,6 @@ def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert device.core_share() == 1
     assert device.free_bytes(torch.device("cpu")) > 2**20
-
-
-@pytest.mark.parametrize("name", ["RANK", "WORLD_SIZE"])
-def test_numbers_of_a_launcher_that_are_none(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(name, "first")
-    outcome = contune("train", "--out", tmp_path / "run")
-    assert (outcome.code, outcome.err) == (2, f"contune: {name} must be a whole number, got 'first'\n")
 
 
 def test_each_process_takes_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

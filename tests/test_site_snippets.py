@@ -69,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader's folder: photos/ with two classes, runs/photos and runs/digits, all of it tiny."""
     place = tmp_path_factory.mktemp("reader")
     write_photos(place / "photos")
-    train(place / "runs" / "digits", "digits", "optim.epochs=1")
+    train(place / "runs" / "digits", "digits", "optim.epochs=1", "data.val_fraction=0.8", "optim.batch_images=32")
     train(place / "runs" / "photos", "images", f"data.path={place / 'photos'}", *SMALL)
     return place
 

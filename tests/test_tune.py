@@ -13,7 +13,6 @@ from command_line import contune, read_json
 from pictures import write_flat, write_picture
 
 from contune import tune
-from contune.config import Config
 from contune.errors import UserError
 from contune.recipes import find_recipe
 from contune.run import RunFolder
@@ -75,15 +74,6 @@ def find(runner: Runner, num_trials: int = 8, *, seed: int = 0, ranges: Ranges =
 # Values and trials
 
 
-@pytest.mark.parametrize(
-    "values", [Values(500, 1), Values(1234567.8, 1.1), Values(0.1 + 0.2, 1), Values("auto", "auto", 0.07)]
-)
-def test_the_command_line_reads_back_the_same_numbers(values: Values) -> None:
-    settings: Any = Config().override(values.overrides).method.settings
-    assert (settings.k1, settings.k2) == values[:2]
-    assert settings.r == (values.r or 0.3)
-
-
 def test_the_simplest_within_noise_wins_and_supcon_never_does() -> None:
     level = [
         Trial(values=values, linear_top1=99.0, knn_top1=98.0)
@@ -138,13 +128,6 @@ def test_the_defaults_come_first(tmp_path: Path) -> None:
     assert [trial.values for trial in trials[:3]] == [Values(500, 1), AUTO_VALUES, Values(5000, 1)]
     assert [trial.why for trial in trials[:3]] == [OWN, AUTO, PAPER]
     assert best(trials) is trials[0]
-
-
-def test_r_is_searched_instead_of_k1_and_k2(tmp_path: Path) -> None:
-    trials = find(made_up(tmp_path, accuracy=lambda v: 90 - abs(v.r - 1) if v.r else 50), ranges={"r": (0.1, 4.0)})
-    assert all(values.k1 == values.k2 == "auto" for values in (trial.values for trial in trials[3:]))
-    assert all(0.1 <= (trial.values.r or 0) <= 4 for trial in trials[3:])
-    assert len({trial.values.r for trial in trials}) > 5
 
 
 def test_a_repeated_search_asks_for_the_same_values(tmp_path: Path) -> None:
@@ -265,16 +248,6 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
         assert refused.code == 2
         assert word in refused.err
     assert read_json(folder / "tune.json") == found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["paper", "advise"])
-def test_the_other_ways(how: str, tmp_path: Path) -> None:
-    done = contune("tune", "digits-tcl", "--how", how, "--epochs", "4", "--out", tmp_path / "tuned")
-    assert done.code == 0, done.err
-    found = read_json(tmp_path / "tuned" / "tune.json")
-    assert found["linear_top1"] > max(t["linear_top1"] for t in found["trials"] if t["k1"] != 0) - 5
-    assert any(trial["why"] == "advised" for trial in found["trials"]) == (how == "advise")
 
 
 @pytest.mark.parametrize(

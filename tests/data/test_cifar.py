@@ -61,9 +61,19 @@ class Call:
         return os.mkdir, ("made by the pickle",)
 
 
-def test_other_files_are_refused_and_never_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Pointers:
+    """Its pickle is an array of Python objects, at addresses that the file chooses."""
+
+    def __reduce__(self) -> Any:
+        return np.ndarray, ((10,), "O", bytes(range(1, 81)))
+
+
+@pytest.mark.parametrize("content", [Call(), {"data": Pointers(), "labels": [0] * 10}], ids=["call", "pointers"])
+def test_other_files_are_refused_and_never_unpickled(
+    content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (write_archive("cifar10", tmp_path) / "data_batch_1").write_bytes(pickle.dumps(Call()))
+    (write_archive("cifar10", tmp_path) / "data_batch_1").write_bytes(pickle.dumps(content))
     with pytest.raises(UserError, match="damaged"):
         load_dataset("cifar10", root=str(tmp_path))
     assert not (tmp_path / "made by the pickle").exists()

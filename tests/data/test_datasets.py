@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command_line import PLAIN, contune, read_json, read_lines, start
+from command_line import PLAIN, contune, read_json, read_lines
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import DEAD_LINK, WAYS, labels_of, png, random_pixels, write_broken, write_png
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from contune.data import DATASETS, ImageSet, holdout, load_dataset
-from contune.data.datasets import NUM_SAMPLED, long_tail, measure, moments
+from contune.data import DATASETS, holdout, load_dataset
+from contune.data.datasets import long_tail, moments
 from contune.errors import UserError
 
 
@@ -96,19 +96,6 @@ def test_moments_are_per_channel_over_all_pixels() -> None:
     assert std == pytest.approx(scaled.std((0, 2, 3)), abs=5e-5)
     # A constant set can still be divided by its deviation.
     assert moments(np.full((2, 1, 4, 4), 51, dtype=np.uint8)) == ((0.2,), (round(1 / 255, 4),))
-
-
-def test_evenly_spaced_training_images_are_measured(tmp_path: Path) -> None:
-    num = 3 * NUM_SAMPLED
-    x_N1HW = torch.arange(num, dtype=torch.int64).mul(255).div(num - 1).round().to(torch.uint8).view(-1, 1, 1, 1)
-    ramp = ImageSet(images=x_N1HW.expand(-1, 1, 1, 2), names=[""] * num)
-    traits = measure(ramp)
-    assert traits.mean[0] == pytest.approx(0.5, abs=1e-3)
-    assert (traits.image_size, traits.channels) == (1, 1)
-    for number in range(3):
-        write_png(tmp_path / "train" / "a" / f"{number}.png", np.full((3, 4, 4), 51, dtype=np.uint8))
-        write_png(tmp_path / "test" / "a" / f"{number}.png", np.full((3, 4, 4), 255, dtype=np.uint8))
-    assert load_dataset(str(tmp_path)).mean == (0.2, 0.2, 0.2)
 
 
 def test_digits_are_scikit_learns_in_their_order() -> None:
@@ -267,12 +254,3 @@ def test_a_run_that_stops_names_the_setting_that_skips(places: Places, tmp_path:
     (tmp_path / "set" / "test" / "a" / "3.png").write_bytes(b"")
     with pytest.raises(UserError, match="no test image"):
         load_dataset(str(tmp_path / "set"), broken="skip")
-
-
-@pytest.mark.slow
-def test_two_processes_share_the_search(places: Places, tmp_path: Path) -> None:
-    settings = (*TRAINING, f"data.path={places[0]}", "data.broken=skip", "--out", tmp_path / "run")
-    process = start("train", *settings, launcher=("torch.distributed.run", "--standalone", "--nproc-per-node=2"))
-    printed, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, printed
-    assert_listed(json.loads((tmp_path / "run" / "skipped.json").read_text()), places[2])

@@ -4,7 +4,6 @@ import io
 import random
 import struct
 import tracemalloc
-import warnings
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -79,14 +78,6 @@ def test_exif_orientation_is_applied(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     assert np.array_equal(decode(encoded(as_image(x_CHW), exif=exif)), TURNS[orientation](x_CHW))
-
-
-def test_unreadable_exif_is_ignored_without_a_warning() -> None:
-    x_CHW = random_pixels(6)
-    before = list(warnings.filters)
-    assert np.array_equal(decode(encoded(as_image(x_CHW), exif=b"Exif\0\0not a TIFF header")), x_CHW)
-    assert decode(encoded(as_image(x_CHW), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff")).shape == (3, 8, 8)
-    assert list(warnings.filters) == before
 
 
 def photo(height: int = 75, width: int = 100, seed: int = 0) -> Image.Image:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pictures import as_image, labels_of, png, random_pixels, write_png
+from pictures import as_image, labels_of, random_pixels, write_png
 
 from contune.data import load_dataset
 from contune.data.folder import folder_splits
@@ -87,28 +87,6 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     assert len(names) < 12
     with pytest.raises(UserError, match=r"dead\.png' cannot be read"):
         splits.train.resident(8, 3)
-
-
-def test_odd_names_are_read_and_named(tmp_path: Path) -> None:
-    names = [
-        "with space.png",
-        "new\nline.png",
-        "🐈.png",
-        "[bold].png",
-        "'quote'.png",
-        "-dash.png",
-        "#12.png",
-        "<b>.png",
-    ]
-    for number, name in enumerate([*map(os.fsencode, names), b"no\xfftext.png"]):
-        with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:
-            file.write(png(random_pixels(number)))
-    assert len(load_dataset(str(tmp_path), test_fraction=0.0).train) == len(names) + 1
-    with open(os.fsencode(tmp_path) + b"/bad\xff\n.png", "wb") as file:
-        file.write(b"no image")
-    with pytest.raises(UserError) as caught:
-        load_dataset(str(tmp_path), test_fraction=0.0)
-    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from contune.check import inspect
 from contune.data import ImageSet, load_dataset
 from contune.data.augment import Augmenter, build_policy
 from contune.data.decode import BrokenImageError, decode_pieces, peek, to_levels, whole
-from contune.errors import UserError
 from contune.models.encoders import build_encoder
 from contune.models.saved import adapt_channels
 
@@ -175,17 +174,6 @@ def test_six_float_channels_from_training_to_features(tmp_path: Path) -> None:
     assert (header.channels, is_constant) == (6, False)
 
 
-def test_statistics_come_from_the_data_and_mixed_channels_are_refused(tmp_path: Path) -> None:
-    write_scenes(tmp_path / "scenes", channels=4)
-    dataset = load_dataset(str(tmp_path / "scenes"))
-    pixels = dataset.train.resident(16, 4).double() / 255
-    assert dataset.mean == pytest.approx(pixels.mean((0, 2, 3)).tolist(), abs=1e-4)
-    assert dataset.std == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist(), abs=1e-4)
-    (tmp_path / "scenes" / "wet" / "odd.npy").write_bytes(npy(np.zeros((16, 16, 7), dtype=np.uint8)))
-    with pytest.raises(UserError, match="channels"):
-        load_dataset(str(tmp_path / "scenes"), test_fraction=0)
-
-
 @pytest.mark.parametrize("policy", ["none", "crop-flip", "autoaugment", "simaugment solarize=0.5", "digits"])
 @pytest.mark.parametrize("channels", [2, 6])
 def test_every_policy_takes_any_number_of_channels(policy: str, channels: int) -> None:
@@ -205,10 +193,3 @@ def test_color_weights_adapt_to_other_channels() -> None:
     gray = torch.rand(2, 1, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(six(gray.expand(-1, 6, -1, -1)), color(gray.expand(-1, 3, -1, -1)))
-
-
-def test_pixels_in_memory_keep_their_channels() -> None:
-    images = ImageSet(images=torch.zeros(2, 6, 8, 8, dtype=torch.uint8), names=["a", "b"])
-    assert images.decode(0, 4, 6).shape == (6, 4, 4)
-    with pytest.raises(BrokenImageError, match="6 channels, not 3"):
-        images.decode(0, 4, 3)

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import tempfile
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -126,6 +127,15 @@ def test_streamed_images_leave_nothing_in_the_temporary_folder(tmp_path: Path, m
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
     with pytest.raises(UserError, match="TMPDIR"):
         parquet_splits(tmp_path / "a.parquet")
+
+
+def test_a_long_label_among_short_ones_needs_little_memory(tmp_path: Path) -> None:
+    labels = [*"ab" * 500, "x" * 50_000]
+    path = write(tmp_path / "long.parquet", image=structs([0] * len(labels)), label=labels)
+    tracemalloc.start()
+    assert len(parquet_splits(path).class_names) == 3
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,15 @@ def names(found: Evaluation) -> list[str]:
     return [score["name"] for score in found.scores]
 
 
-def test_the_measures_of_each_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def evaluations() -> dict[str, Evaluation]:
+    """By their protocol."""
+    return {linear: run(linear=linear) for linear in ("fast", "paper", "authors", "none")}
+
+
+def test_the_measures_of_each_protocol(evaluations: dict[str, Evaluation], monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = ["pixels-linear-fast", "pixels-knn"]
-    fast, paper, authors, none = (run(linear=linear) for linear in ("fast", "paper", "authors", "none"))
+    fast, paper, authors, none = evaluations.values()
     assert names(fast) == ["linear-fast", "knn", *pixels]
     assert names(paper) == ["linear-fast", "knn", "linear", *pixels]
     assert names(authors) == ["linear-fast", "knn", "linear-authors", *pixels]
@@ -127,8 +133,8 @@ def test_several_labels_per_image() -> None:
     assert ((p_MK > 0.5).sum(dim=1) == 2).any(), "images that have both labels"
 
 
-def test_the_classifier_that_is_kept() -> None:
-    kept = {linear: run(linear=linear).classifier for linear in ("fast", "paper", "authors", "none")}
+def test_the_classifier_that_is_kept(evaluations: dict[str, Evaluation]) -> None:
+    kept = {linear: found.classifier for linear, found in evaluations.items()}
     assert {linear: one and one.measure for linear, one in kept.items()} == {
         "fast": "linear-fast", "paper": "linear", "authors": "linear-fast", "none": None,
     }  # fmt: skip

@@ -96,14 +96,6 @@ def test_of_equals_the_first_is_nearer(k: int) -> None:
     assert nearest(sim_BN, k).tolist() == expected
 
 
-def test_embeddings_that_collapsed() -> None:
-    labels_N = torch.arange(30) % 3
-    found = retrieval(torch.ones(30, 4), labels_N)
-    # Every query finds 0, 1, 2, … in this order, without itself.
-    assert found["recall@1"] == pytest.approx(100 * 9 / 30)
-    assert found["nmi"] == pytest.approx(0, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

@@ -12,7 +12,8 @@ from made_up import made_up_outcome, made_up_result, write_run
 
 from contune.errors import UserError
 from contune.experiments import EXPERIMENTS, Experiment, Outcome, find_experiment, plan, with_neighbors
-from contune.experiments.plan import ABOUT, PlanRow, collect, default_folder, read_results, save
+from contune.experiments.plan import ABOUT, PlanRow, collect, read_results, save
+from contune.run import RunFolder
 from contune.training import many
 from contune.training.signals import Stopped
 
@@ -49,13 +50,24 @@ def seeds_of(outcomes: Sequence[Outcome]) -> list[list[int]]:
     return [[result["seed"] for result in outcome.results] for outcome in outcomes]
 
 
+def in_this_process(jobs: Sequence[many.Job], parallel: int | None) -> list[dict[str, Any]]:
+    """Like `run_many`, whose processes tests/training/test_many.py tests."""
+    results: list[dict[str, Any]] = []
+    for job in jobs:
+        try:
+            results.append(job.work(job.config, RunFolder(job.folder)))
+        except UserError as error:
+            results.append({"error": str(error), "details": ""})
+    return results
+
+
 def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """End to end, in processes of its own; one run fails, and the others are not lost."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    """End to end; one run fails, and the others are not lost."""
+    monkeypatch.setattr(plan, "run_many", in_this_process)
     pixels = replace(SIMCLR, title="Raw pixels", pixels=True, is_baseline=True)  # of the same run
     monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, BROKEN, pixels)))
     folder = tmp_path / "small"
-    done = contune("experiment", "small", *TINY, "--out", folder, "--parallel", "2", "--save", tmp_path / "saved")
+    done = contune("experiment", "small", *TINY, "--out", folder, "--save", tmp_path / "saved")
     assert done.code == 2, "one failed"
     assert f"results  {tmp_path}/saved: 1 new" in done.out
     assert {path.name for path in folder.iterdir()} == {*DRAWN, "simclr-seed0"}
@@ -65,7 +77,7 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
     assert "failed" in rows[1]
     assert rows[2].startswith("| Raw pixels | ")
     assert "Broken, seed 0: optim.batch_images=500" in (folder / "table.md").read_text()
-    monkeypatch.setattr(many, "_Run", None)  # nothing may be started from here on
+    monkeypatch.setattr(plan, "run_many", lambda jobs, parallel: [*jobs] and 1 / 0)  # nothing may be run from here on
     monkeypatch.setitem(EXPERIMENTS, "small", Experiment(title="T", summary="", rows=(SIMCLR, pixels)))
     again = contune("experiment", "small", *TINY, "--out", folder)
     assert again.code == 0, again.err
@@ -78,15 +90,20 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
 SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
 
 
-@pytest.mark.parametrize("source", [*SAVED, RESULTS], ids=lambda source: source.name)
-def test_every_folder_of_results_is_drawn_with_its_own_settings(source: Path, tmp_path: Path) -> None:
-    folder = RESULTS / "fig-k1" if source == RESULTS else source
-    done = contune("experiment", folder.name, "--from", source, "--draw", "--out", tmp_path / "out")
+@pytest.mark.parametrize("name", ["fig-k1", "ssl-digits", "table1-digits", "ci-digits"])
+def test_results_are_drawn_with_their_own_settings(name: str, tmp_path: Path) -> None:
+    """One of each kind of figure, from the folder of the experiment or from all results."""
+    source = RESULTS if name == "fig-k1" else RESULTS / name
+    done = contune("experiment", name, "--from", source, "--draw", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "not run yet" not in done.out
     assert {path.name for path in (tmp_path / "out").iterdir()} == DRAWN
+    assert read_json(tmp_path / "out" / ABOUT) == read_json(RESULTS / name / ABOUT)
+
+
+@pytest.mark.parametrize("folder", SAVED, ids=lambda folder: folder.name)
+def test_every_folder_of_results_is_that_of_its_experiment(folder: Path) -> None:
     about = read_json(folder / ABOUT)
-    assert read_json(tmp_path / "out" / ABOUT) == about
     outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(*with_neighbors(folder)))
     shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
     assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
@@ -173,32 +190,6 @@ def test_damaged_failed_and_missing_runs_do_not_count(tmp_path: Path) -> None:
     assert list(outcome.failures) == ["seed 1: broken.", "seed 2: full."]
     assert (outcome.num_missing, random.num_missing) == (1, 4)
     assert outcome.remark() == "2 of 4 failed, 1 of 4 not run yet"
-
-
-def test_saved_results_are_read_back_and_their_neighbors_fill_the_gaps(tmp_path: Path) -> None:
-    changed = K1.changed(["optim.epochs=9", "run.device=cpu"])
-    first, *others = k1_outcomes("optim.epochs=9")
-    assert save(changed, others, tmp_path / "longer", Path()) == 5
-    assert read_json(tmp_path / "longer" / ABOUT) == {"experiment": K1.name, "overrides": ["optim.epochs=9"]}
-    (tmp_path / "alone.json").write_text(json.dumps(first.results[0]))
-    (tmp_path / "a-twin.json").write_text(json.dumps(others[0].results[0] | {"note": "not its own"}))
-    (tmp_path / "broken.json").write_text("{")
-    (tmp_path / "list.json").write_text("[]")
-    outcomes = collect(changed, read_results(*with_neighbors(tmp_path / "longer")))
-    assert seeds_of(outcomes) == [[0]] * 6
-    assert outcomes[1].results[0].get("note") != "not its own", "of two the experiment's own counts"
-    assert "Settings changed for all runs: optim.epochs=9." in changed.notes
-
-
-def test_changed_settings_have_their_own_folder_and_no_numbers_of_the_paper() -> None:
-    table1 = find_experiment("table1")
-    same, other = table1.changed(["data.path=here", "run.device=cpu"]), table1.changed(["optim.lr=0.1"])
-    assert default_folder(same) == Path("runs/experiments/table1")
-    assert default_folder(other).name.startswith("table1-")
-    assert default_folder(other) != default_folder(table1.changed(["optim.lr=0.2"]))
-    assert all(row.reported for row in same.rows)
-    assert not any(row.reported for row in other.rows)
-    assert SIMCLR.config(["method.projector_hidden=64"], seed=0).to_dict()["method"]["projector_hidden"] == 32
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from made_up import made_up_outcome
 
 from contune.experiments import find_experiment, verdicts
 from contune.experiments.plan import read_results
-from contune.experiments.verdicts import CONFIRMED, CONTRADICTED, PARTLY, TESTS, UNDECIDED, Claim, find_all, read_claims
+from contune.experiments.verdicts import NOT, OPEN, PARTLY, REPRODUCED, TESTS, Claim, find_all, read_claims
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS = read_claims(RESULTS)
@@ -29,7 +29,7 @@ def decided(tested: Claim, *runs: tuple[float, ...]) -> str:
 def test_without_results_every_claim_is_open_and_has_its_price() -> None:
     findings = find_all(CLAIMS, {})
     assert len(findings) == len(CLAIMS) > 25
-    assert {finding.verdict for finding in findings} == {UNDECIDED}
+    assert {finding.verdict for finding in findings} == {OPEN}
     assert all(finding.minutes > 0 and not finding.files for finding in findings)
     assert len({each.text for each in CLAIMS}) == len(CLAIMS)
     assert {"table 1", "table 2", "table 3", "appendix B.1", *(f"figure {n}" for n in ("2a", "2c", "3a", "3d"))} <= {
@@ -40,13 +40,13 @@ def test_without_results_every_claim_is_open_and_has_its_price() -> None:
 @pytest.mark.parametrize(
     ("tcl", "supcon", "paper", "verdict"),
     [
-        ((91.0, 81.5, 72.0), (90.0, 80.0, 70.0), None, CONFIRMED),  # +1.50 ± 1.24
-        ((90.0, 80.0, 70.0), (91.0, 81.5, 72.0), None, CONTRADICTED),
-        ((91.0, 80.0), (90.0, 80.5), None, UNDECIDED),
-        ((90.1, 80.0, 70.0), (90.0, 80.1, 70.0), 0.7, CONTRADICTED),  # 0.0 ± 0.2 excludes the paper's gain
-        ((90.0,), (89.0,), None, UNDECIDED),  # one seed: ± 2.8 points of 899 images
-        ((90.0, 90.0), (89.0, 89.1), None, UNDECIDED),  # nor are two enough
-        ((90.0,), (80.0,), None, CONFIRMED),
+        ((91.0, 81.5, 72.0), (90.0, 80.0, 70.0), None, REPRODUCED),  # +1.50 ± 1.24
+        ((90.0, 80.0, 70.0), (91.0, 81.5, 72.0), None, NOT),
+        ((91.0, 80.0), (90.0, 80.5), None, OPEN),
+        ((90.1, 80.0, 70.0), (90.0, 80.1, 70.0), 0.7, NOT),  # 0.0 ± 0.2 excludes the paper's gain
+        ((90.0,), (89.0,), None, OPEN),  # one seed: ± 2.8 points of 899 images
+        ((90.0, 90.0), (89.0, 89.1), None, OPEN),  # nor are two enough
+        ((90.0,), (80.0,), None, REPRODUCED),
     ],
 )
 def test_a_difference(tcl: tuple[float, ...], supcon: tuple[float, ...], paper: float | None, verdict: str) -> None:
@@ -55,17 +55,17 @@ def test_a_difference(tcl: tuple[float, ...], supcon: tuple[float, ...], paper: 
 
 def test_several_settings_have_to_agree() -> None:
     four = claim(rows=(*PAIR, "TCL, CIFAR-10", "SupCon, CIFAR-10"))
-    assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == CONFIRMED  # +1.05 ± 0.64 over the settings
-    assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == UNDECIDED
-    assert decided(claim(rows=tuple(four.rows), test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == CONFIRMED
+    assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == REPRODUCED  # +1.05 ± 0.64 over the settings
+    assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == OPEN
+    assert decided(claim(rows=tuple(four.rows), test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
 
 
 def test_accuracies_and_equality_have_margins() -> None:
     reaches = claim("reaches", ("TCL, CIFAR-100",), paper=79.8)
-    assert [decided(reaches, (top1,)) for top1 in (79.5, 78.9, 77.0)] == [CONFIRMED, PARTLY, CONTRADICTED]
+    assert [decided(reaches, (top1,)) for top1 in (79.5, 78.9, 77.0)] == [REPRODUCED, PARTLY, NOT]
     similar = claim("similar")
-    assert decided(similar, (90.1, 80.0, 70.0), (90.0, 80.1, 70.0)) == CONFIRMED
-    assert decided(similar, (92.0, 82.1, 72.0), (90.0, 80.0, 70.0)) == CONTRADICTED
+    assert decided(similar, (90.1, 80.0, 70.0), (90.0, 80.1, 70.0)) == REPRODUCED
+    assert decided(similar, (92.0, 82.1, 72.0), (90.0, 80.0, 70.0)) == NOT
 
 
 def test_gradients_are_compared_on_the_same_batches() -> None:
@@ -74,7 +74,7 @@ def test_gradients_are_compared_on_the_same_batches() -> None:
         rows = [made_up_outcome(ROWS["TCL, CIFAR-100"], 90.0, curves=each) for each in curves]
         return verdicts.response(claim(), rows, key="positive_gradient")[0]
 
-    assert [rises(1.0, 1.1, 1.2), rises(1.0, 1.3, 1.2), rises(1.2, 1.1)] == [CONFIRMED, PARTLY, CONTRADICTED]
+    assert [rises(1.0, 1.1, 1.2), rises(1.0, 1.3, 1.2), rises(1.2, 1.1)] == [REPRODUCED, PARTLY, NOT]
 
 
 def test_a_verdict_counts_every_run_and_names_its_files() -> None:

@@ -22,10 +22,10 @@ def spec(encoder: str, *, size: int, channels: int, stem: str = "auto", norm: st
 
 SMALL_GRAY = spec("resnet-mini", size=8, channels=1)
 SPECS = {
-    "small stem, color": spec("resnet18", size=32, channels=3),
+    "small stem, color": spec("resnet-mini", size=16, channels=3),
     "small stem, gray": SMALL_GRAY,
     "usual stem, color": spec("resnet18", size=72, channels=3, stem="imagenet"),
-    "vision transformer, gray": spec("vit_tiny_patch16_224", size=32, channels=1),
+    "vision transformer, gray": spec("test_vit", size=32, channels=1),
     "small stem, six channels": spec("resnet-mini", size=8, channels=6),
 }
 

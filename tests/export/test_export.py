@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import contune
-from encoders import SMALL_GRAY, SPECS, features_of_the_photo, real_images, spec, write_photo, write_run
+from encoders import SPECS, features_of_the_photo, real_images, spec, write_photo, write_run
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
@@ -16,7 +16,6 @@ import contune as library
 from contune.device import timm
 from contune.errors import UserError
 from contune.export import deviation_of, export_run
-from contune.export.timm import stem_for_timm
 
 PHOTO = Image.fromarray(load_sample_images().images[0])
 NEEDS_ONNX = pytest.mark.skipif(find_spec("onnxscript") is None, reason="takes the extra onnx")
@@ -114,16 +113,6 @@ def test_the_card_opens_photos_as_training_does(to: str, tmp_path: Path, monkeyp
             assert torch.cosine_similarity(features_1D, torch.from_numpy(part.embeddings)).item() > 0.999
 
 
-def test_an_export_can_be_exported_again(tmp_path: Path) -> None:
-    encoder = write_run(tmp_path, SMALL_GRAY)
-    once = export_run(tmp_path, "safetensors", tmp_path / "once")[0]
-    images_NCHW = real_images(8, 1)
-    with torch.no_grad():
-        assert torch.equal(library.load_encoder(once)(images_NCHW), encoder(images_NCHW))
-    twice, _ = export_run(once, "timm", tmp_path / "twice")
-    assert sorted(path.name for path in twice.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-
-
 def test_timm_reads_the_preprocessing_and_adds_a_classifier(tmp_path: Path) -> None:
     write_run(tmp_path, SPECS["usual stem, color"])
     folder = export_run(tmp_path, "timm")[0]
@@ -139,24 +128,6 @@ def test_timm_reads_the_preprocessing_and_adds_a_classifier(tmp_path: Path) -> N
     torch.testing.assert_close(tuned.forward_features(x_NCHW), model.forward_features(x_NCHW))
     config = json.loads((folder / "config.json").read_text())["pretrained_cfg"]
     assert not {"license", "description", "url", "hf_hub_id", "origin_url"} & config.keys(), "not of timm's own weights"
-
-
-def test_the_stem_for_timm_is_the_same_function() -> None:
-    """In float64, on an odd size, where only the order of sums differs."""
-    torch.manual_seed(0)
-    ours = spec("resnet-mini", size=7, channels=3).build().double().eval()
-    with torch.no_grad():
-        ours.bn1.running_mean.normal_()  # type: ignore[union-attr, operator]
-        ours.bn1.running_var.uniform_(0.5, 2)  # type: ignore[union-attr, operator]
-    theirs = timm.create_model(
-        "resnet18", num_classes=0, layers=[1, 1, 1, 1], channels=[32, 64, 128, 256], replace_stem_pool=True
-    )
-    theirs.load_state_dict(stem_for_timm(ours.state_dict()))
-    theirs.double().eval()
-    x_NCHW = torch.randn(2, 3, 7, 7, dtype=torch.float64)
-    enlarged_NCHW = x_NCHW.repeat_interleave(4, dim=2).repeat_interleave(4, dim=3)
-    with torch.no_grad():
-        torch.testing.assert_close(theirs(enlarged_NCHW), ours(x_NCHW), rtol=1e-6, atol=1e-7)
 
 
 def test_the_deviation_of_features() -> None:

@@ -1,20 +1,13 @@
-"""`contune export --push` and `hf:OWNER/NAME`, against a server that stands in for the Hugging Face Hub."""
+"""`contune export --push` and `hf:OWNER/NAME`, with a stand-in for the functions of huggingface_hub."""
 
-import base64
-import hashlib
-import json
 import os
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
-from urllib.parse import urlsplit
+from types import SimpleNamespace
 
-import huggingface_hub.constants
+import huggingface_hub
 import pytest
 import torch
-from command_line import contune, start
+from command_line import contune
 from encoders import spec, write_run
 
 from contune.errors import UserError
@@ -23,148 +16,60 @@ from contune.hub import check_push, push
 from contune.models import load_encoder
 from contune.models.saved import find_weights, load_classifier
 
-TOKEN = "hf_stand_in"
 COMMIT = "a" * 40
 SMALL_STEM = spec("resnet-mini", size=32, channels=3)
 
 
-class Hub(ThreadingHTTPServer):
-    """The few requests that huggingface_hub sends to create, fill, list and download a model repository."""
+class Hub:
+    """Keeps repositories in memory."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Requests)
+    def __init__(self, cache: Path) -> None:
+        self.cache = cache
+        self.is_reachable = True
         self.repos: dict[str, dict[str, bytes]] = {}
         self.private: dict[str, bool] = {}
-        self.objects: dict[str, bytes] = {}
-        self.downloaded: list[str] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def create_repo(self, repo: str, *, private: bool | None, exist_ok: bool) -> str:
+        if not self.is_reachable:
+            raise ConnectionError("no network")
+        assert exist_ok or repo not in self.repos
+        self.repos.setdefault(repo, {".gitattributes": b""})
+        self.private.setdefault(repo, bool(private))
+        return f"https://huggingface.co/{repo}"
 
+    def model_info(self, repo: str) -> SimpleNamespace:
+        return SimpleNamespace(private=self.private[repo])
 
-class Requests(BaseHTTPRequestHandler):
-    server: Hub
-    protocol_version = "HTTP/1.1"
+    def upload_folder(
+        self, *, repo_id: str, folder_path: Path, delete_patterns: list[str], commit_message: str
+    ) -> None:
+        kept = {name: content for name, content in self.repos[repo_id].items() if name not in delete_patterns}
+        self.repos[repo_id] = kept | {path.name: path.read_bytes() for path in folder_path.iterdir()}
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def answer(self, code: int, content: Any = b"", **headers: str) -> None:
-        body = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(code)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def body(self) -> bytes:
-        if "chunked" in self.headers.get("Transfer-Encoding", ""):
-            parts = []
-            while size := int(self.rfile.readline(), 16):
-                parts.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(parts)
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
-    def do_PUT(self) -> None:
-        self.server.objects[self.path.rpartition("/")[2]] = self.body()
-        self.answer(200)
-
-    def do_POST(self) -> None:
-        body, path, hub = self.body(), urlsplit(self.path).path, self.server
-        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self.answer(401, {"error": "Invalid username or password."})
-        if path == "/api/repos/create":
-            asked = json.loads(body)
-            name = f"{asked['organization']}/{asked['name']}"
-            if name in hub.repos:
-                return self.answer(409, {"error": "You already created this model repo", "url": f"{hub.url}/{name}"})
-            hub.repos[name] = {".gitattributes": b""}
-            hub.private[name] = asked.get("visibility") == "private" or bool(asked.get("private"))
-            return self.answer(200, {"url": f"{hub.url}/{name}", "name": name})
-        if path == "/api/validate-yaml":
-            return self.answer(200, {"errors": [], "warnings": []})
-        if "/preupload/" in path:
-            names = [file["path"] for file in json.loads(body)["files"]]
-            modes = {name: "lfs" if name.endswith(".safetensors") else "regular" for name in names}
-            found = [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in modes.items()]
-            return self.answer(200, {"files": found})
-        if path.endswith("/objects/batch"):
-            objects = [
-                {**one, "actions": {"upload": {"href": f"{hub.url}/lfs/{one['oid']}"}}}
-                for one in json.loads(body)["objects"]
-            ]
-            return self.answer(200, {"transfer": "basic", "objects": objects})
-        if "/commit/" in path:
-            repo = path.removeprefix("/api/models/").partition("/commit/")[0]
-            files = hub.repos[repo]
-            for line in map(json.loads, body.splitlines()):
-                value = line["value"]
-                if line["key"] == "file":
-                    files[value["path"]] = base64.b64decode(value["content"])
-                elif line["key"] == "lfsFile":
-                    files[value["path"]] = hub.objects[value["oid"]]
-                elif line["key"] == "deletedFile":
-                    del files[value["path"]]
-            return self.answer(200, {"commitUrl": f"{hub.url}/{repo}/commit/{COMMIT}", "commitOid": COMMIT})
-        return self.answer(404, {"error": path})
-
-    def do_GET(self) -> None:
-        path, hub = urlsplit(self.path).path, self.server
-        owner, name, *rest = path.removeprefix("/api/models").strip("/").split("/")
-        repo = f"{owner}/{name}"
-        may_read = repo in hub.repos and (
-            not hub.private[repo] or self.headers.get("Authorization") == f"Bearer {TOKEN}"
-        )
-        if not may_read:
-            return self.answer(401, {"error": "Repository not found"}, X_Error_Code="RepoNotFound")
-        files = hub.repos[repo]
-        if rest[:1] == ["resolve"]:
-            hub.downloaded += [rest[2]] * (self.command == "GET")
-            etag = f'"{hashlib.sha256(files[rest[2]]).hexdigest()}"'
-            return self.answer(200, files[rest[2]], ETag=etag, X_Repo_Commit=COMMIT)
-        if rest[:1] == ["tree"]:
-            sizes = {file: len(content) for file, content in files.items()}
-            return self.answer(200, [{"type": "file", "path": f, "size": n, "oid": "0" * 40} for f, n in sizes.items()])
-        siblings = [{"rfilename": file} for file in files]
-        about = {"id": repo, "modelId": repo, "sha": COMMIT, "private": hub.private[repo], "siblings": siblings}
-        return self.answer(200, {**about, "tags": [], "downloads": 0, "likes": 0})
-
-    do_HEAD = do_GET
+    def snapshot_download(self, repo: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        assert revision in (None, COMMIT)
+        folder = self.cache / repo
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in set(self.repos[repo]).intersection(allow_patterns):
+            (folder / name).write_bytes(self.repos[repo][name])
+        return str(folder)
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """huggingface_hub has read its environment already: here its constants change, for other processes both."""
-    with Hub() as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        monkeypatch.setenv("HF_TOKEN", TOKEN)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-        monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        constants = huggingface_hub.constants
-        monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + template[template.index("/{") :])
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        yield server
-        server.shutdown()
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    hub = Hub(tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: hub)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.snapshot_download)
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: "hf_stand_in")
+    return hub
 
 
 def test_a_pushed_export_loads_from_the_hub_with_the_features_of_the_run(hub: Hub, tmp_path: Path) -> None:
-    """Run the command in a subprocess, where HF_ENDPOINT names the stand-in server."""
     run = tmp_path / "run"
     write_run(run, SMALL_STEM)
-    with start("export", run, "--to", "timm", "--push", "me/birds", "--license", "mit", "--private") as process:
-        printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, printed
-    assert f"{hub.url}/me/birds" in printed
+    outcome = contune("export", run, "--to", "timm", "--push", "me/birds", "--license", "mit", "--private")
+    assert outcome.code == 0, outcome.err
+    assert "https://huggingface.co/me/birds" in outcome.out
     assert hub.private == {"me/birds": True}
     files = hub.repos["me/birds"]
     assert files.keys() == {".gitattributes", "README.md", "config.json", "model.safetensors"}
@@ -181,7 +86,8 @@ def test_a_pushed_export_loads_from_the_hub_with_the_features_of_the_run(hub: Hu
     assert found.spec == expected.spec
     weights = find_weights(f"hf:me/birds@{COMMIT}", "resnet50")
     assert (weights.spec.encoder, weights.spec.stem) == ("resnet-mini", "cifar")
-    assert set(hub.downloaded) == {"config.json", "model.safetensors"}
+    downloaded = {path.name for path in (hub.cache / "me" / "birds").iterdir()}
+    assert downloaded == {"config.json", "model.safetensors"}, "no pickle"
 
 
 def test_another_format_replaces_the_files_of_the_first(hub: Hub, run: Path, tmp_path: Path) -> None:
@@ -200,7 +106,7 @@ def test_another_format_replaces_the_files_of_the_first(hub: Hub, run: Path, tmp
 def test_a_push_without_a_token_writes_nothing(
     hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
     outcome = contune("export", run, "--to", "timm", "--out", tmp_path / "out", "--push", "me/birds")
     assert outcome.code == 2
     assert "HF_TOKEN" in outcome.err
@@ -209,15 +115,8 @@ def test_a_push_without_a_token_writes_nothing(
     assert hub.repos == {}
 
 
-@pytest.mark.parametrize("failure", ["no network", "wrong token"])
-def test_a_failed_push_keeps_the_export(
-    failure: str, hub: Hub, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if failure == "no network":
-        hub.shutdown()
-        hub.server_close()
-    else:
-        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+def test_a_failed_push_keeps_the_export(hub: Hub, run: Path, tmp_path: Path) -> None:
+    hub.is_reachable = False
     outcome = contune("export", run, "--to", "timm", "--out", tmp_path / "out", "--push", "me/birds")
     assert (outcome.code, f"hf upload me/birds {tmp_path / 'out'}" in outcome.err) == (2, True), outcome.err
     assert load_encoder(tmp_path / "out").spec == load_encoder(run).spec

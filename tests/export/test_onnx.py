@@ -48,12 +48,18 @@ def test_features_and_probabilities_are_the_runs(tmp_path: Path, monkeypatch: py
         torch.testing.assert_close(features_1D, encoder(own_NCHW[:1]), rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_wrong_graph_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, SMALL_GRAY)
     nearest = partial(torch.nn.functional.interpolate, mode="nearest")
     monkeypatch.setattr(onnx, "squash", lambda x_NCHW, size: nearest(x_NCHW, size=(size, size)))
     with pytest.raises(UserError, match="differ"):
         export_run(tmp_path, "onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["encoder.safetensors"]
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path, SMALL_GRAY)
     monkeypatch.setattr(onnx, "find_spec", lambda name: None if name == "onnxscript" else name)
     with pytest.raises(UserError, match="onnxscript"):
         export_run(tmp_path, "onnx")

@@ -143,12 +143,6 @@ def assert_close(actual: Answer, expected: Answer, tolerance: float) -> None:
         assert relative_error(one, other) <= tolerance
 
 
-def assert_same_bits(one: Answer, other: Answer) -> None:
-    for first, second in zip((one.loss, *one.grads), (other.loss, *other.grads), strict=True):
-        assert first.isfinite().all()
-        assert torch.equal(first, second)
-
-
 def float32_tolerance(temperature: float) -> float:
     """1e-5, and more below τ = 0.1: rounding s by 6e-8 moves s/τ, and so the logarithm of exp(s/τ), by 6e-8/τ."""
     return 1e-5 * max(1.0, 0.1 / temperature)

@@ -3,14 +3,12 @@
 import pytest
 import torch
 from loss_cases import (
-    ASKING,
     CHUNKED,
     FUSED,
     Case,
     LossOf,
     Way,
     answer,
-    assert_close,
     closed_ways,
     every_way,
     inputs_of,
@@ -24,7 +22,7 @@ from torch.nn import functional as F
 
 from contune.errors import UserError
 from contune.kernels import autograd
-from contune.losses import dcl_loss, ntxent_loss, sincere_loss, supcon_loss, tcl_loss
+from contune.losses import dcl_loss, sincere_loss, tcl_loss
 
 pytestmark = quiet
 
@@ -57,44 +55,6 @@ def test_dense_with_candidates_is_the_nested_loop(pairs: str) -> None:
     actual = answer(case, "dense")
     torch.testing.assert_close(actual.loss, loss.detach(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(tuple(actual.grads), expected, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("asking", ASKING)
-@pytest.mark.parametrize(("num", "candidates"), [(1, 53), (100, 1), (70, 53)])
-def test_those_who_ask_for_a_gradient_get_it(asking: str, num: int, candidates: int) -> None:
-    for pairs in ("labels", "mask", "weights"):
-        case = Case(num, 16, "two", pairs=pairs, candidates=candidates, asking=asking)
-        assert_close(answer(case, "chunked"), answer(case, "dense"), 1e-10)
-    case = Case(num, 16, "two", candidates=candidates, asking=asking)
-    expected = answer(case, "dense", rounded=torch.float32)
-    assert_close(answer(case, "fused", torch.float32, precision="high"), expected, 1e-5)
-    assert_close(answer(case, "fused", torch.float32, precision="fast"), expected, 2e-3)
-
-
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-def test_an_embedding_among_the_candidates_is_a_positive_of_itself(backend: str) -> None:
-    """Nobody but the caller knows that it is the same one."""
-    z, labels = rows(10).requires_grad_(), torch.arange(10)
-    loss = tcl_loss(z, labels, candidates=z, candidate_labels=labels, backend=backend)
-    expected = tcl_loss(z, positives=torch.eye(10) > 0, candidates=z.detach(), backend="dense")
-    torch.testing.assert_close(loss, expected)
-    (grad,) = torch.autograd.grad(loss, z)
-    apart = [z.detach().clone().requires_grad_() for _ in range(2)]
-    loss = tcl_loss(apart[0], labels, candidates=apart[1], candidate_labels=labels, backend="dense")
-    torch.testing.assert_close(grad, sum(torch.autograd.grad(loss, apart)))
-
-
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-def test_every_loss_takes_candidates_and_labels_of_any_integer_type(backend: str) -> None:
-    z, queue = rows(4), rows(9)
-    ids, queue_ids = torch.arange(4), torch.arange(9, dtype=torch.uint8) % 4
-    expected = tcl_loss(
-        z, ids, candidates=queue, candidate_labels=queue_ids, k1=0, k2=1, temperature=0.2, backend="dense"
-    )
-    supcon = supcon_loss(z, ids, candidates=queue, candidate_labels=queue_ids, temperature=0.2, backend=backend)
-    ntxent = ntxent_loss(z, ids, candidates=queue, candidate_ids=queue_ids, backend=backend)
-    torch.testing.assert_close(supcon, expected)
-    torch.testing.assert_close(ntxent, expected)
 
 
 @pytest.mark.parametrize("num", [9, 600])
@@ -142,6 +102,13 @@ def test_what_the_backward_pass_needs_cannot_be_changed_unnoticed() -> None:
     loss = tcl_loss(z, positives=mask, backend="chunked")
     mask.fill_(True)  # a buffer, filled again for the next batch; its values were copied
     torch.testing.assert_close(torch.autograd.grad(loss, z), expected)
+    queue, queue_labels = rows(9), torch.arange(9) % 2
+    losses = [
+        tcl_loss(z, labels, candidates=queue, candidate_labels=queue_labels, backend=backend)
+        for backend in ("dense", "chunked")
+    ]
+    queue_labels.fill_(1)  # copied too
+    torch.testing.assert_close(*(torch.autograd.grad(each, z) for each in losses))
     leaf = FUSED[0].tensor(rows(8).float()).requires_grad_()
     labels = FUSED[0].tensor(labels)
     loss = tcl_loss(leaf, labels, backend="fused", reduction="none").sum()
@@ -170,15 +137,20 @@ def test_the_operator_keeps_the_rules_for_operators(reduction: str, backend: str
     )
 
 
-@pytest.mark.parametrize("way", [CHUNKED, *FUSED], ids=str)
 @pytest.mark.parametrize(
-    ("reduction", "loss_of"),
-    [("mean", tcl_loss), ("none", paper_tcl), ("sum", supcon_in), ("mean", sincere_loss), ("none", dcl_loss)],
+    ("way", "reduction", "loss_of"),
+    [
+        (CHUNKED, "mean", tcl_loss),
+        (CHUNKED, "none", paper_tcl),
+        (CHUNKED, "sum", supcon_in),
+        (FUSED[0], "mean", sincere_loss),
+        (FUSED[1], "none", dcl_loss),
+    ],
 )
 def test_compiled_numbers_are_the_plain_ones(way: Way, reduction: str, loss_of: LossOf) -> None:
     torch.compiler.reset()  # it compiles a function only so many times, and all cases share one
-    z = way.tensor(rows(70, 16, way.dtype)).requires_grad_()
-    labels = way.tensor(torch.arange(70) % 7)
+    z = way.tensor(rows(20, 16, way.dtype)).requires_grad_()
+    labels = way.tensor(torch.arange(20) % 7)
 
     def compute(z: Tensor) -> Tensor:
         return loss_of(z * 2, labels, reduction=reduction, **way.settings) * 3

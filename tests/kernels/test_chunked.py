@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from loss_cases import (
     EVERY_LOSS,
     LOSSES,
@@ -15,7 +13,6 @@ from loss_cases import (
     all_pairs,
     answer,
     assert_close,
-    assert_same_bits,
     float32_tolerance,
     largest_tensor,
     poison,
@@ -43,19 +40,15 @@ GRID = all_pairs(
     asking=("both", "anchors", "candidates"),
     loss=tuple(LOSSES),
 )
-SUPCON = [
-    Case(num, dim, "half", temperature, 0.0, 1.0, variant, pairs)
-    for num, dim, temperature in ((63, 8, 0.01), (257, 300, 0.1))
-    for variant in ("out", "in")
-    for pairs in ("labels", "weights")
-]
+
+
 LARGE = [
     Case(1271, 8, "half", 0.07, 5000.0, 1.5),
     Case(1271, 100, "one", 0.1, 5000.0, 1.0, "out", "weights", "mean"),
     Case(1271, 64, "all", 0.1, candidates=63),
     Case(257, 2048, "two", 0.1, 5000.0, 1.5, "out", "labels", "mean"),
 ]
-CASES = [*GRID, *SUPCON, *LARGE]
+CASES = [*GRID, *LARGE]
 
 
 @pytest.mark.parametrize("elements", [1, 2**19], ids=["blocks of 16", "whole"])
@@ -66,61 +59,11 @@ def test_float64_is_the_whole_matrix_to_1e_10(case: Case, elements: int, monkeyp
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if well_conditioned(case)], ids=str)
-def test_float32_is_float64_to_1e_5(case: Case) -> None:
+def test_float32_is_float64_to_1e_5(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that it writes all memory that it reads: what it leaves out is NaN."""
     expected = answer(case, "dense", rounded=torch.float32)
-    assert_close(answer(case, "chunked", torch.float32), expected, float32_tolerance(case.temperature))
-
-
-@given(
-    st.builds(
-        Case,
-        num=st.integers(1, 40),
-        dim=st.integers(1, 12),
-        classes=st.sampled_from(["one", "two", "half", "all"]),
-        temperature=st.floats(0.01, 2.0),
-        k1=st.just(0.0) | st.floats(1e-3, 1e6),
-        k2=st.floats(1e-3, 20.0),
-        variant=st.sampled_from(["out", "in"]),
-        pairs=st.sampled_from(["labels", "mask", "weights", "matrix"]),
-        reduction=st.sampled_from(["none", "sum", "mean"]),
-        normalize=st.booleans(),
-        layout=st.sampled_from(["plain", "turned", "gaps"]),
-        candidates=st.integers(0, 40),
-        asking=st.sampled_from(["both", "anchors", "candidates"]),
-        loss=st.sampled_from(sorted(LOSSES)),
-    ),
-    st.sampled_from([1, 2**19]),
-)
-def test_any_problem_is_the_whole_matrix(case: Case, elements: int) -> None:
-    """Absolutely where the gradient vanishes, as it does for two embeddings of one class without k1."""
-    expected = answer(case, "dense")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunked, "BLOCK_ELEMENTS", elements)
-        actual = answer(case, "chunked")
-    torch.testing.assert_close(actual.loss, expected.loss, rtol=1e-10, atol=1e-10)
-    size = 1e-10 / case.temperature
-    for one, other in zip(actual.grads, expected.grads, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=size * max(1.0, other.norm().item()))
-
-
-@pytest.mark.parametrize("elements", [1, 2**19])
-@pytest.mark.parametrize(
-    "case",
-    [
-        Case(100, 20),
-        Case(100, 20, variant="in", k1=0.0, reduction="mean"),
-        Case(100, 20, temperature=0.01, normalize=False, variant="in"),
-        Case(100, 20, candidates=77, asking="candidates", pairs="weights"),
-        Case(100, 20, classes="all"),
-        *(Case(100, 20, loss=loss) for loss in ("auto", "sincere", "dcl")),
-    ],
-    ids=str,
-)
-def test_it_writes_all_it_reads(case: Case, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", elements)
-    clean = answer(case, "chunked", torch.float32)
     poison(monkeypatch)
-    assert_same_bits(answer(case, "chunked", torch.float32), clean)
+    assert_close(answer(case, "chunked", torch.float32), expected, float32_tolerance(case.temperature))
 
 
 @pytest.mark.parametrize("case", [Case(1271, 20), Case(1271, 20, candidates=77, pairs="weights")], ids=str)
@@ -154,13 +97,13 @@ def test_the_largest_tensor_grows_with_the_batch_and_not_with_its_square(
     loss: LossOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", 1)
-    for num in (512, 1024, 2048):
+    for num in (256, 512):
         compute = partial(loss, labels=torch.arange(num) % 7, backend="chunked")
         assert largest_tensor(compute, torch.randn(num, 8)) == 16 * num  # 16 rows are the fewest of a block
 
 
 def test_a_block_has_as_many_elements_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunked, "BLOCK_ELEMENTS", 2**16)
-    z, labels = torch.randn(2048, 8), torch.arange(2048) % 7
+    z, labels = torch.randn(1024, 8), torch.arange(1024) % 7
     assert largest_tensor(lambda z: tcl_loss(z, labels, backend="chunked"), z) == 2**16
-    assert largest_tensor(lambda z: tcl_loss(z, labels, backend="dense"), z) == 2048**2, "as the ruler shows"
+    assert largest_tensor(lambda z: tcl_loss(z, labels, backend="dense"), z) == 1024**2, "as the ruler shows"

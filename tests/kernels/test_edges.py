@@ -88,8 +88,9 @@ def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
 
 
 @closed_ways
-@pytest.mark.parametrize("temperature", [0.01, 0.1])
-@pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
+@pytest.mark.parametrize(
+    ("loss_of", "temperature"), zip([*EVERY_LOSS.values(), supcon_in], [0.01, 0.1, 0.1, 0.01, 0.01], strict=True)
+)
 def test_equal_embeddings_are_no_special_case(way: Way, temperature: float, loss_of: LossOf) -> None:
     z, labels = rows(3).repeat(4, 1), torch.arange(12) % 2
     expected = solved(DENSE, z, labels, loss_of=loss_of, temperature=temperature)
@@ -123,12 +124,11 @@ def test_an_embedding_too_long_to_measure_is_no_zero_vector(way: Way) -> None:
 
 
 @every_way
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("temperature", [0.01, 0.1])
+@pytest.mark.parametrize(("bad", "temperature"), [(math.nan, 0.1), (math.inf, 0.01)])
 @pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temperature: float, loss_of: LossOf) -> None:
-    z, labels = rows(70), torch.arange(70) % 3
-    z[40, 2] = bad
+    z, labels = rows(40), torch.arange(40) % 3
+    z[34, 2] = bad
     loss, grad = solved(way, z, labels, loss_of=loss_of, temperature=temperature)
     assert loss.isnan()
     assert grad.isnan().all()
@@ -139,7 +139,7 @@ def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temper
 def test_half_precision_in_is_half_precision_out_and_float32_between(
     way: Way, dtype: torch.dtype, tolerance: float
 ) -> None:
-    z, labels = rows(70, 16, dtype), torch.arange(70) % 7
+    z, labels = rows(40, 16, dtype), torch.arange(40) % 7
     leaf = way.tensor(z).detach().requires_grad_()
     loss = tcl_loss(leaf, way.tensor(labels), reduction="sum", **way.settings)
     (grad,) = torch.autograd.grad(loss, leaf)
@@ -152,7 +152,7 @@ def test_half_precision_in_is_half_precision_out_and_float32_between(
 
 @every_way
 def test_autocast_changes_nothing(way: Way) -> None:
-    z, labels = way.tensor(rows(70, 16, way.dtype)).requires_grad_(), way.tensor(torch.arange(70) % 7)
+    z, labels = way.tensor(rows(20, 16, way.dtype)).requires_grad_(), way.tensor(torch.arange(20) % 7)
     plain = tcl_loss(z, labels, **way.settings)
     (plain_grad,) = torch.autograd.grad(plain, z)
     with torch.autocast(z.device.type, dtype=torch.bfloat16):
@@ -167,7 +167,7 @@ def test_autocast_changes_nothing(way: Way) -> None:
 @pytest.mark.parametrize("sort_from", [1, 10**9])
 def test_the_same_bits_every_time(way: Way, sort_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "SORT_FROM", sort_from)
-    z, labels = rows(130, 16), torch.arange(130) % 7
+    z, labels = rows(70, 16), torch.arange(70) % 7
     (loss, grad), (again, grad_again) = (solved(way, z, labels, reduction="none") for _ in range(2))
     assert torch.equal(loss, again)
     assert torch.equal(grad, grad_again)
@@ -185,10 +185,10 @@ def test_dense_has_a_second_derivative(loss_of: LossOf) -> None:
 
 
 @closed_ways
-@pytest.mark.parametrize(("classes", "temperature"), [(1, 0.1), (5, 0.05), (5, 0.02), (5, 0.013)])
+@pytest.mark.parametrize(("classes", "temperature"), [(1, 0.1), (5, 0.02), (5, 0.013)])
 def test_an_embedding_far_from_all_others_is_no_overflow(way: Way, classes: int, temperature: float) -> None:
     """Its D is tiny, so its factor 1/D is huge where nothing small is there to be multiplied with."""
-    z, labels = rows(65, 16) * 0.05, torch.arange(65) % classes
+    z, labels = rows(35, 16) * 0.05, torch.arange(35) % classes
     z[:, 0] += 1
     z[0] *= -1
     expected = solved(DENSE, z, labels, loss_of=supcon_loss, temperature=temperature)
@@ -238,7 +238,7 @@ def test_a_large_upstream_gradient_only_scales(way: Way, z: list[list[float]]) -
     ids=str,
 )
 def test_k1_and_k2_beyond_float32_are_no_overflow(way: Way, numbers: dict[str, Any]) -> None:
-    z, labels = rows(70, 8), torch.arange(70) % 4
+    z, labels = rows(40, 8), torch.arange(40) % 4
     if way.backend == "fused" and (1e300 in numbers.values() or 1e-120 in numbers.values()):
         with pytest.raises(UserError, match="k2"):
             solved(way, z, labels, **numbers)
@@ -252,7 +252,7 @@ def test_k1_and_k2_beyond_float32_are_no_overflow(way: Way, numbers: dict[str, A
 @closed_ways
 def test_any_integer_is_a_label(way: Way) -> None:
     """Those included that kernels put where a tile reaches past the batch."""
-    z, labels = rows(70, 8), torch.arange(70) % 4
+    z, labels = rows(40, 8), torch.arange(40) % 4
     expected = solved(DENSE, z, labels)
     for others in (labels - 6, labels - 2, labels - 1, labels + 2**40, labels.to(torch.uint8) + 252):
         loss, grad = solved(way, z, others)

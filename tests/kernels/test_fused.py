@@ -12,7 +12,6 @@ from loss_cases import (
     all_pairs,
     answer,
     assert_close,
-    assert_same_bits,
     every_loss,
     float32_tolerance,
     poison,
@@ -28,12 +27,12 @@ from contune.losses import tcl_loss
 
 pytestmark = quiet
 GRID = all_pairs(
-    num=(2, 63, 130),
-    dim=(8, 64, 100, 300),
+    num=(2, 63, 70),
+    dim=(8, 100, 300),
     classes=("one", "two", "half", "all"),
     temperature=(0.01, 0.1, 1.0),
-    k1=(0.0, 0.5, 5000.0, 1e6),
-    k2=(0.5, 1.0, 1.5),
+    k1=(0.0, 0.5, 1e6),
+    k2=(0.5, 1.5),
     variant=("out", "in"),
     reduction=("none", "sum", "mean"),
     normalize=(True, False),
@@ -45,13 +44,13 @@ GRID = all_pairs(
 )
 LARGE = [
     Case(1, 64),
-    Case(423, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
-    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=423),
-    Case(30, 2048, "two", 0.1, 5000.0, 1.0, reduction="sum"),
+    Case(300, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
+    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=300),
+    Case(30, 1030, "two", 0.1, 5000.0, 1.0, reduction="sum"),
 ]
 SMALL = all_pairs(
-    num=(1, 3, 16, 63, 100),
-    dim=(8, 100, 128, 200, 256),
+    num=(1, 16, 70),
+    dim=(8, 100, 256),
     classes=("one", "two", "half", "all"),
     temperature=(0.05, 0.1, 1.0),
     k1=(0.0, 0.5, 5000.0, 1e6),
@@ -63,27 +62,22 @@ SMALL = all_pairs(
     pairs=("labels", "matrix"),
 )
 ROADS = [
-    Case(130, 32, "two", 0.1, 5000.0, 1.5),
-    Case(130, 32, "half", 0.1, 0.0, 1.0, "in", reduction="mean"),
-    Case(70, 32, "half", 0.1, 5000.0, 1.0, candidates=130),
-    Case(130, 64, "half", 0.01, 5000.0, 1.5, normalize=False),
-    Case(70, 64, "half", 0.01, 5000.0, 1.0, "in", candidates=130),
-    Case(140, 260, "half"),
-    Case(140, 260, "half", variant="in", candidates=70),
-    *(Case(130, 32, "two", 0.1, 0.3, 1.3, loss=loss) for loss in ("auto", "epsilon")),
-    *(Case(70, 64, "half", 0.01, 0.3, 1.3, candidates=130, loss=loss) for loss in ("auto", "sincere", "dcl")),
-    Case(140, 260, "half", loss="sincere"),
-    *(Case(70, 64, "half", 0.1, 0.3, 1.3, candidates=130, pairs="matrix", loss=loss) for loss in LOSSES),
-    Case(140, 260, "two", variant="in", pairs="matrix"),
+    Case(70, 20, "two", 0.1, 5000.0, 1.5),
+    Case(70, 20, "half", 0.1, 0.0, 1.0, "in", reduction="mean"),
+    Case(70, 20, "half", 0.1, 5000.0, 1.0, candidates=100),
+    Case(70, 20, "half", 0.01, 5000.0, 1.5, normalize=False),
+    Case(70, 20, "half", 0.01, 5000.0, 1.0, "in", candidates=70),
+    Case(130, 260, "half"),
+    Case(130, 260, "half", variant="in", candidates=70),
+    *(Case(70, 20, "two", 0.1, 0.3, 1.3, loss=loss) for loss in ("auto", "epsilon")),
+    *(Case(66, 20, "half", 0.01, 0.3, 1.3, candidates=70, loss=loss) for loss in ("auto", "sincere", "dcl")),
+    Case(70, 260, "half", loss="sincere"),
+    *(Case(66, 20, "half", 0.1, 0.3, 1.3, candidates=70, pairs="matrix", loss=loss) for loss in LOSSES),
+    Case(130, 260, "two", variant="in", pairs="matrix"),
 ]
-"""One for each way through the kernels."""
-
-
-@pytest.fixture(params=["as given", "sorted"])
-def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of every size the way middling or large ones go."""
-    monkeypatch.setattr(fused, "SORT_FROM", 1 if request.param == "sorted" else 10**9)
-    monkeypatch.setattr(fused, "SMALL_BATCH", 0)
+"""One for each way through the kernels, with more than one tile in both directions."""
+SORTED, AS_GIVEN = 1, 10**9
+"""Values of SORT_FROM: every batch the way large ones go, or the way middling ones do."""
 
 
 @pytest.fixture
@@ -101,9 +95,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def assert_precise(case: Case, precision: str) -> None:
+    """Also that the kernels write all memory that they read: what they leave out is NaN."""
     expected = answer(case, "dense", rounded=torch.float32)
     tolerance = 2e-3 * max(1.0, 0.1 / case.temperature) if precision == "fast" else float32_tolerance(case.temperature)
-    assert_close(answer(case, "fused", torch.float32, precision=precision), expected, tolerance)
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch)
+        found = answer(case, "fused", torch.float32, precision=precision)
+    assert_close(found, expected, tolerance)
 
 
 @pytest.mark.parametrize("case", [case for case in [*GRID, *LARGE] if well_conditioned(case)], ids=str)
@@ -120,40 +118,23 @@ def test_fast_and_sorted_is_float64_to_2e_3(case: Case, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("case", [case for case in SMALL if well_conditioned(case)], ids=str)
-@pytest.mark.parametrize("precision", ["fast", "high"])
-def test_small_batches_are_float64_to_their_tolerance(case: Case, precision: str, at_once: list[int]) -> None:
-    assert_precise(case, precision)
+def test_small_batches_are_float64_to_their_tolerance(case: Case, at_once: list[int]) -> None:
+    assert_precise(case, ("fast", "high")[SMALL.index(case) % 2])
     assert at_once == [case.num]
 
 
-@pytest.mark.usefixtures("order")
 @pytest.mark.parametrize("processors", [1, 1000])
 @pytest.mark.parametrize("case", ROADS, ids=str)
 def test_splits_of_the_columns_pieces_and_sorting_change_nothing(
     case: Case, processors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Some with many splits in half precision. Every other case is sorted with one split, the others with many."""
+    is_sorted = (processors == 1) == (ROADS.index(case) % 2 == 0)
+    monkeypatch.setattr(fused, "SORT_FROM", SORTED if is_sorted else AS_GIVEN)
+    monkeypatch.setattr(fused, "SMALL_BATCH", 0)
     monkeypatch.setattr(fused, "num_processors", lambda _: processors)
     monkeypatch.setattr(fused, "COEFFICIENT_BYTES", 1)
-    assert_precise(case, "high")
-
-
-@pytest.mark.usefixtures("order")
-@pytest.mark.parametrize(
-    "case", [*ROADS[:6], *ROADS[7:], Case(100, 20, "all"), Case(1, 20), Case(100, 20, layout="gaps")], ids=str
-)
-def test_kernels_write_all_they_read(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    precision = "high" if case.dim > 256 else "fast"
-    clean = answer(case, "fused", torch.float32, precision=precision)
-    poison(monkeypatch)
-    assert_same_bits(answer(case, "fused", torch.float32, precision=precision), clean)
-
-
-@pytest.mark.parametrize(("variant", "loss"), [("in", "tcl"), *(("out", loss) for loss in LOSSES)])
-def test_small_kernels_write_all_they_read(variant: str, loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(100, 20, variant=variant, reduction="mean", layout="gaps", loss=loss)
-    clean = answer(case, "fused", torch.float32, precision="fast")
-    poison(monkeypatch)
-    assert_same_bits(answer(case, "fused", torch.float32, precision="fast"), clean)
+    assert_precise(case, "high" if processors == 1 or case.temperature < 0.1 else "fast")
 
 
 def loss_of(z: Tensor, **settings: Any) -> Tensor:

@@ -1,7 +1,6 @@
 """TCL, SupCon and NT-Xent against the paper's equations, other libraries and hand-computed cases."""
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -58,25 +57,6 @@ def random_weights(kind: str, num: int, seed: int) -> tuple[Tensor | None, Tenso
     return None, weights, weights
 
 
-@pytest.mark.parametrize("kind", ["labels", "mask", "weights"])
-@pytest.mark.parametrize(("tau", "k1", "k2"), [(0.1, 5000.0, 1.0), (1.0, 1.0, 1.5), (0.05, 1e6, 3.0), (0.1, 0.0, 1.0)])
-@pytest.mark.parametrize("num", [2, 7, 12])
-def test_tcl_is_the_papers_nested_loop(kind: str, tau: float, k1: float, k2: float, num: int) -> None:
-    z = random_unit(num, seed=num).requires_grad_()
-    upstream = torch.linspace(-1, 2, num, dtype=torch.float64)
-    labels, positives, weights = random_weights(kind, num, seed=num + 1)
-    expected = paper.tcl(z, weights, tau, k1, k2)
-    (expected_grad,) = torch.autograd.grad(expected @ upstream, z)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        actual = tcl_loss(
-            z, labels, positives=positives, temperature=tau, k1=k1, k2=k2, normalize=False, reduction="none"
-        )
-    (actual_grad,) = torch.autograd.grad(actual @ upstream, z)
-    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(actual_grad, expected_grad, rtol=1e-10, atol=1e-10)
-
-
 LOOPS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "auto": (tcl_loss, partial(paper.auto, r=0.3)),
     "auto, r = 5": (partial(tcl_loss, r=5.0), partial(paper.auto, r=5.0)),
@@ -107,7 +87,7 @@ def test_every_loss_is_its_nested_loop(name: str, kind: str, way: str) -> None:
         pytest.skip("fused takes labels")
     (loss_of, loops), (dtype, precision, tolerance) = LOOPS[name], WAYS[way]
     device = "cuda" if way.startswith("fused") and torch.cuda.is_available() else "cpu"
-    for num, tau in ((2, 0.1), (7, 0.1), (13, 1.0)):
+    for num, tau in ((7, 0.1),) if way.startswith("fused") else ((2, 0.1), (7, 0.1), (13, 1.0)):
         leaf = (2 * random_unit(num, dim=9, seed=num)).requires_grad_()
         z = leaf.detach().to(device, dtype).requires_grad_()
         labels, positives, weights = random_weights(kind, num, seed=num + 1)
@@ -137,20 +117,6 @@ def test_auto_is_supcon_but_for_less_push_between_positives() -> None:
 
     assert torch.autograd.gradcheck(held, z)
     torch.testing.assert_close(torch.autograd.grad(loss.sum(), z), torch.autograd.grad(held(z), z))
-
-
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-@pytest.mark.parametrize("loss_of", [sincere_loss, eps_supinfonce_loss, dcl_loss])
-def test_other_losses_pass_gradcheck(loss_of: Callable[..., Tensor], backend: str) -> None:
-    z, labels = random_unit(7).requires_grad_(), torch.arange(7) % 3
-    assert torch.autograd.gradcheck(
-        lambda x: loss_of(x, labels, temperature=0.3, backend=backend), z, check_undefined_grad=False
-    )
-
-
-def test_supcon_is_tcl_at_k1_0_and_k2_1() -> None:
-    z, labels = random_unit(20).requires_grad_(), torch.arange(20) % 5
-    torch.testing.assert_close(supcon_loss(z, labels), tcl_loss(z, labels, k1=0.0, k2=1.0), rtol=1e-14, atol=0.0)
 
 
 def test_supcon_out_is_supcontrasts_definition() -> None:
@@ -233,27 +199,6 @@ def test_modules_are_their_functions() -> None:
     assert "temperature=0.2" in repr(NTXentLoss())
 
 
-def test_modules_take_candidates_as_their_functions_do() -> None:
-    z, labels, queue, queue_labels = random_unit(6), torch.arange(6) % 3, random_unit(9, seed=1), torch.arange(9) % 3
-    mask = labels[:, None] == queue_labels
-    for module, function in ((TCLLoss(), tcl_loss), (SupConLoss(), supcon_loss)):
-        by_labels = module(z, labels, candidates=queue, candidate_labels=queue_labels)
-        assert by_labels == function(z, labels, candidates=queue, candidate_labels=queue_labels)
-        assert by_labels == module(z, positives=mask, candidates=queue)
-        assert by_labels != module(z, labels)
-    by_ids = NTXentLoss()(z, labels, candidates=queue, candidate_ids=queue_labels)
-    assert by_ids == ntxent_loss(z, labels, candidates=queue, candidate_ids=queue_labels)
-    assert by_ids != NTXentLoss()(z, labels)
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int64, torch.float16])
-@pytest.mark.parametrize("backend", ["dense", "chunked"])
-def test_positives_of_every_type_are_weights(dtype: torch.dtype, backend: str) -> None:
-    z, labels = random_unit(6), torch.arange(6) % 2
-    positives = (labels[:, None] == labels[None, :]).to(dtype)
-    torch.testing.assert_close(tcl_loss(z, positives=positives, backend=backend), tcl_loss(z, labels))
-
-
 @pytest.mark.parametrize("variant", ["out", "in"])
 def test_weights_have_a_gradient(variant: str) -> None:
     """Those of 0 included, which say who is negative: there it is 0 or finite, never NaN."""
@@ -295,15 +240,6 @@ def test_views_may_have_an_axis_and_labels_may_be_lists_and_arrays(loss_of: Call
     if loss_of is not ntxent_loss:
         mask = torch.tensor(labels)[:, None] == torch.tensor(labels)
         torch.testing.assert_close(loss_of(z_BVD, positives=mask), expected)
-
-
-@pytest.mark.parametrize("loss_of", EVERY_LOSS[:5])
-def test_views_and_a_label_matrix_of_candidates(loss_of: Callable[..., Tensor]) -> None:
-    z_BVD, queue, classes = random_unit(10).reshape(5, 2, 6), random_unit(9, seed=1), (random_unit(14) > 0.3).int()
-    for backend in ("dense", "chunked"):
-        settings: dict[str, Any] = {"candidates": queue, "backend": backend}
-        actual = loss_of(z_BVD, classes[:5], candidate_labels=classes[5:], **settings)
-        torch.testing.assert_close(actual, loss_of(z_BVD, positives=classes[:5] @ classes[5:].T, **settings))
 
 
 Z4, L4, Q9, QL9 = random_unit(4), torch.tensor([0, 0, 1, 1]), random_unit(9), torch.arange(9) % 2

@@ -48,19 +48,6 @@ def test_auto_on_a_cpu_writes_out_a_small_matrix_and_no_large_one(
     assert chosen == ["dense", "chunked", "dense", "chunked"]
 
 
-@pytest.mark.parametrize("small_matrix", [0, 40 * 40])
-def test_weights_that_learn_get_their_gradient_at_every_size(
-    small_matrix: int, chosen: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dispatch, "SMALL_MATRIX", small_matrix)
-    weights = WEIGHTS.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(tcl_loss(Z, positives=weights), weights)
-    assert chosen == ["dense"]
-    assert grad.norm() > 0
-    with torch.no_grad():
-        torch.testing.assert_close(tcl_loss(Z, positives=weights, backend="chunked"), tcl_loss(Z, positives=WEIGHTS))
-
-
 def test_a_process_without_rows_chooses_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """On GPUs, where another choice would exchange other tensors."""
     modules: list[Any] = []

@@ -9,21 +9,23 @@ from torch.nn.functional import interpolate
 from contune.errors import UserError
 from contune.methods import METHODS, find_method
 from contune.methods.base import Method
-from contune.models import build_encoder
 from contune.training.monitors import COLLAPSED_RANK, spread
 
 NUM_CLASSES, BATCH, SIZE = 3, 12, 8
 LEARNS_FROM_LABELS = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "cross-entropy", "triplet", "npair")
 SMALL: dict[str, dict[str, object]] = {name: {"projector_dim": 4} for name in ("barlow-twins", "w-mse", "arb")}
 """For a loss on the covariance of a batch of 12."""
-SMALL["moco-v2"] = {"queue_size": 32768}  # so that few of the negatives show the same images
 COPIES = {"byol": "target", "moco-v2": "key_networks", "ressl": "teacher", "dino": "teacher"}
 """The momentum copy of each method that has one."""
 
 
 def build(name: str, **knobs: object) -> Method:
+    """With a small encoder without batch-norm; training runs have real ones."""
     torch.manual_seed(0)
-    encoder = build_encoder("resnet-mini", channels=1, image_size=SIZE, norm="group")
+    encoder = nn.Sequential(
+        nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.GroupNorm(4, 16), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 256), nn.ReLU(),
+    )  # fmt: skip
     method_class = find_method(name)
     settings = small_heads(name) | SMALL.get(name, {}) | knobs
     return method_class(encoder, 256, NUM_CLASSES, method_class.Settings(**settings))
@@ -38,12 +40,13 @@ def batch(num_views: int = 2) -> tuple[list[Tensor], Tensor]:
     return views, labels_B
 
 
-def step(method: Method, optimizer: torch.optim.Optimizer, views: list[Tensor]) -> float:
+def step(method: Method, optimizer: torch.optim.Optimizer, views: list[Tensor], *, moves_on: bool = True) -> float:
     output = method(views, batch()[1])
     optimizer.zero_grad()
     output.loss.backward()
     optimizer.step()
-    method.after_step(output)
+    if moves_on:
+        method.after_step(output)
     loss: float = output.loss.item()
     return loss
 
@@ -59,10 +62,11 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_few_steps_lower_the_loss_and_keep_features_apart(name: str) -> None:
-    # DINO's center changes what is predicted unless it stands still.
+    # DINO's center and a queue change what is predicted unless they stand still.
     method = build(name, **({"centre_momentum": 1.0} if name == "dino" else {}))
+    moves_on = name not in ("moco-v2", "ressl")
     optimizer = torch.optim.SGD(trained(method), lr=0.01)
-    losses = [step(method, optimizer, batch()[0]) for _ in range(12)]
+    losses = [step(method, optimizer, batch()[0], moves_on=moves_on) for _ in range(12)]
     assert losses[-1] < losses[0]
     assert spread(method(*batch()).features_ND, 2)["effective_rank"] > COLLAPSED_RANK
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from contune.methods.moco_v2 import MoCoV2, infonce_loss
 from contune.methods.ressl import ReSSL, relation_loss
 
-LOSSES = (infonce_loss, relation_loss)
 B, K, D = 5, 9, 4
 
 

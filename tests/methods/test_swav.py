@@ -66,25 +66,6 @@ def test_sinkhorn_sums_and_limits() -> None:
     assert assigned(scores, epsilon=0.005, num_iterations=200).argmax(dim=1).tolist() == [1, 0, 2], "a permutation"
 
 
-@pytest.mark.parametrize(("epsilon", "num_iterations"), [(0.04, 20), (0.0286, 5), (0.0286, 1)])
-@pytest.mark.parametrize(("num", "size"), [(300, 4), (4, 300), (256, 3000)])
-@pytest.mark.parametrize("kind", ["poles", "alone", "crossing", "halves"])
-def test_extreme_cosines_are_assigned_in_float32_as_in_float64(
-    epsilon: float, num_iterations: int, num: int, size: int, kind: str
-) -> None:
-    """The largest ratios that cosines can have, at the smallest ε for float32."""
-    row, column = torch.arange(num)[:, None], torch.arange(size)
-    signs = {
-        "poles": torch.randn(num, size, generator=torch.Generator().manual_seed(0)).sign(),
-        "alone": torch.where(row == column, 1.0, -1.0),
-        "crossing": torch.where((row == 0) ^ (column == 0), 1.0, -1.0),
-        "halves": torch.where((row < num // 2) ^ (column < 1), 1.0, -1.0),
-    }[kind]
-    knobs = {"epsilon": epsilon, "num_iterations": num_iterations}
-    found, expected = (assigned(scores, **knobs) for scores in (signs, signs.double()))
-    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize(("num_global", "num_views"), [(2, 2), (2, 5), (3, 4)])
 def test_swapped_prediction_against_nested_loops(num_global: int, num_views: int) -> None:
     scores = torch.stack([cosines(seed=view) for view in range(num_views)]).requires_grad_()

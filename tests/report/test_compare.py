@@ -11,7 +11,7 @@ from command_line import contune
 from made_up_runs import compared_run, seeds
 from strict_html import Page
 
-from contune.report.compare import ComparedRun, comparison_page, grouped, verdict
+from contune.report.compare import ComparedRun, comparison_page, grouped
 from contune.run import RunFolder
 
 TCL = seeds("tcl", "method.k1=4000", linear=(91.0, 92.0, 93.5))
@@ -30,16 +30,6 @@ def test_means_intervals_and_paired_tests() -> None:
     assert "92.17 ± 3.13" in text
     # scipy's ttest_rel: p = 0.02627, from 0.308 to 1.826
     assert "TCL minus SupCon Linear probe +1.07 ± 0.76 0.026 3" in text
-
-
-def test_the_verdict_names_difference_interval_measure_and_seeds() -> None:
-    clear = "By the linear probe, TCL beats SupCon by 1.07 ± 0.76 points (95 % interval, 3 seeds)."
-    assert verdict(grouped([*SUPCON, *TCL])) == clear
-    assert "cannot be separated: they differ by 1.10 points (2 seeds)" in verdict(grouped([*TCL[1:], *SUPCON]))
-    assert "0.50 points (1 seed)" in verdict(
-        grouped([*TCL, compared_run("b", "method.name=supcon", seed=2, linear=93)])
-    )
-    assert "TCL gets 92.17 ± 3.13 % right (3 seeds)" in verdict(grouped(TCL))
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
@@ -127,16 +117,3 @@ def test_a_folder_of_seeds_stands_for_its_runs(trained: Path, tmp_path: Path) ->
     assert contune("report", trained, moved, "--out", tmp_path / "page.html").code == 0
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert str(trained / "seed1") in page.text
-
-
-def test_what_is_not_overwritten(trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.html").write_text("mine")
-    for arguments in (
-        (trained / "seed0", "--out", tmp_path / "mine.html"),
-        (trained, "--out", tmp_path / "mine.html"),
-        (trained / "seed0", "--out", trained / "seed1" / "report.html"),
-        (tmp_path,),
-        (trained / "seed0", tmp_path / "missing"),
-    ):
-        assert contune("report", *arguments).code == 2, arguments
-    assert (tmp_path / "mine.html").read_text() == "mine"

@@ -18,7 +18,6 @@ from contune.config import Config
 from contune.errors import UserError
 from contune.training.log import (
     MetricsLog,
-    build_result,
     downsampled,
     git_revision,
     load_checkpoint,
@@ -140,17 +139,6 @@ def test_curves_are_means_of_neighboring_lines() -> None:
     assert downsampled(gaps, max_points=2) == {"epoch": [1.5, 3.5], "loss": [None, 1.0]}
     assert downsampled([]) == downsampled([{"epoch": 1.0, "lr": 0.1}]) == {}
     assert downsampled([{"epoch": 1 / 3, "theorem1_share": 0.123456789}])["theorem1_share"] == [0.12346]
-
-
-def test_the_result_names_the_best_linear_probe() -> None:
-    config = Config().to_dict()
-    scores = [{"name": name, "top1": top1, "top5": None, "protocol": name} for name, top1 in
-              (("linear-fast", 90.0), ("knn", 80.0), ("linear", 91.0))]  # fmt: skip
-    result = build_result(config, scores, hardware="cpu")
-    assert (result["linear_top1"], result["linear_protocol"], result["knn_top1"]) == (91.0, "linear", 80.0)
-    assert build_result(config, scores[:2], hardware="cpu")["linear_protocol"] == "linear-fast"
-    assert "linear_top1" not in build_result(config, scores[1:2], hardware="cpu")
-    assert "classifier_top1" not in result
 
 
 def test_the_revision_is_that_of_this_code_and_of_no_other_project(

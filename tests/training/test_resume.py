@@ -23,10 +23,10 @@ from contune.training.log import read_checkpoint, save_checkpoint
 from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.training.trainer import Trainer
 
-RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.6", "eval.linear=none", "eval.online=true",
-       "augment.mix=cutmix")  # fmt: skip
+RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.9", "optim.batch_images=16", "eval.linear=none",
+       "eval.online=true", "augment.mix=cutmix")  # fmt: skip
 STEPS = 3 * 5
-WITH_STATE = ("byol", "moco-v2", "swav")
+WITH_STATE = ("byol", "swav")
 """Methods with a network or a queue beside the trained one; `make test-slow` tests the others."""
 KILLS = 50
 
@@ -180,7 +180,7 @@ def test_every_methods_own_state_is_restored(method: str, tmp_path: Path) -> Non
     """Queues, momentum encoders and centers: two short epochs, stopped in the middle of the second."""
     settings = (
         "digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01",
-        "data.val_fraction=0.72", "run.log_every=1", "eval.linear=none",
+        "data.val_fraction=0.88", "optim.batch_images=32", "run.log_every=1", "eval.linear=none",
     )  # fmt: skip
     train(tmp_path / "whole", *settings)
     assert train_until(4, tmp_path / "parts", *settings).code == RESUME_CODE
@@ -199,13 +199,12 @@ def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stoppe
     assert_same_end(stopped, whole[1])
 
 
-@pytest.mark.parametrize("kept", [0, 3])
-def test_lost_lines_are_reported(kept: int, stopped: Path, whole: dict[int, Path]) -> None:
+def test_lost_lines_are_reported(stopped: Path, whole: dict[int, Path]) -> None:
     lines = (stopped / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (stopped / "metrics.jsonl").write_text("".join(lines[:kept]))
+    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
     outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
     assert "metrics.jsonl lacks lines" in outcome.out
-    assert len(read_lines(stopped)) == STEPS - 8 + kept
+    assert len(read_lines(stopped)) == STEPS - 8 + 3
     (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
     outcome = contune("report", stopped, whole[1], "--out", stopped / "comparison.html")
     assert outcome.out.count("metrics.jsonl lacks lines") == 1

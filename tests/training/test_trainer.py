@@ -12,7 +12,8 @@ from contune.data import load_dataset
 from contune.methods.tcl import TCL
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none")
-SMALL = (*RUN, "data.val_fraction=0.6", "run.log_every=1")
+SMALL = (*RUN, "data.val_fraction=0.9", "optim.batch_images=16", "run.log_every=1")
+LARGER = (*RUN, "data.val_fraction=0.6", "run.log_every=1")
 """Five steps an epoch."""
 INF = float("inf")
 
@@ -40,20 +41,20 @@ def test_a_shuffled_epoch_shows_every_image_at_most_once(seen: list[Tensor], tmp
 
 
 def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp_path: Path) -> None:
-    train(tmp_path / "a", *SMALL, "optim.balance=sampler", "data.images_per_class=16", "augment.views=3")
+    train(tmp_path / "a", *LARGER, "optim.balance=sampler", "data.images_per_class=16", "augment.views=3")
     assert len(seen) == 5
     for labels_N in seen:
         counts = labels_N.bincount()
         assert counts[counts > 0].tolist() == [3 * 16] * 4
     assert not torch.equal(seen[0], seen[1])
     seen.clear()
-    train(tmp_path / "b", *SMALL, "optim.balance=sampler", "data.images_per_class=4")
+    train(tmp_path / "b", *LARGER, "optim.balance=sampler", "data.images_per_class=4")
     assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen), "all classes"
 
 
 def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) -> None:
     results = {
-        online: train(tmp_path / online, *SMALL, f"eval.online={online}", "optim.epochs=2")
+        online: train(tmp_path / online, *LARGER, f"eval.online={online}", "optim.epochs=2")
         for online in ("true", "false")
     }
     scores = {online: {score["name"]: score for score in result["measures"]} for online, result in results.items()}

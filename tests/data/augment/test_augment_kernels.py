@@ -61,7 +61,7 @@ def with_steps(policy: Policy, steps: list[tuple[Op, Op]]) -> Params:
     return drawn(policy, len(steps)) | {"op": ops, "magnitude": torch.tensor(values)}
 
 
-@pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 28), (3, 33), (3, 8), (1, 8)])
+@pytest.mark.parametrize(("channels", "size"), [(3, 32), (3, 17), (1, 8)])
 def test_every_operation(channels: int, size: int) -> None:
     policy = AutoAugment(image_size=size, channels=channels)
     params = with_steps(policy, [(op, Op.IDENTITY) for op in Op for _ in range(4)])
@@ -142,7 +142,7 @@ def assert_close(policy: SimAugment, images: Tensor, params: Params) -> None:
     torch.testing.assert_close(ours, theirs, rtol=0, atol=ATOL / min(STD))
 
 
-@pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 32), (40, 48, 28), (128, 9, 5), (1, 1, 1), (9, 80, 64)])
+@pytest.mark.parametrize(("height", "width", "size"), [(40, 48, 28), (128, 9, 5), (1, 1, 1), (9, 80, 64)])
 @pytest.mark.parametrize(("channels", "interpolation"), [(1, "bilinear"), (3, "bicubic")])
 def test_every_size(interpolation: Any, channels: int, height: int, width: int, size: int) -> None:
     policy = SimAugment(image_size=size, channels=channels, interpolation=interpolation, blur=1.0, solarize=0.5)

@@ -1,13 +1,10 @@
 """What every policy does, policies as text, the views of an Augmenter, and crops for streaming."""
 
-import pickle
-
 import pytest
 import torch
 from augment_cases import MEAN, STD, random_images, smooth_images
 from torch import Tensor
 
-from contune.config import Config
 from contune.data.augment import (
     POLICIES,
     Augmenter,
@@ -21,7 +18,7 @@ from contune.data.augment import (
 from contune.data.augment.autoaugment import CropFlip
 from contune.data.augment.ops import Policy, crop_flip
 from contune.data.augment.policies import Digits
-from contune.data.augment.simaugment import SimAugment, crop_boxes
+from contune.data.augment.simaugment import SimAugment
 from contune.data.decode import Piece, cut_out
 from contune.device import torchvision
 from contune.errors import UserError
@@ -67,21 +64,6 @@ def test_every_policy(name: str, channels: int, height: int, width: int) -> None
     assert kind.apply(images[:0], kind.draw(0, generator())).shape == (0, channels, height, height)
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "none"])
-def test_equal_images_in_a_batch_get_different_views(name: str) -> None:
-    image = random_images(1, 3, SIZE, SIZE)
-    views = policy(name).apply(image.repeat(32, 1, 1, 1), policy(name).draw(32, generator()))
-    assert len(views.flatten(1).unique(dim=0)) > 24
-
-
-def test_policies_without_strength_are_the_image() -> None:
-    images = random_images(3, 3, SIZE, SIZE)
-    for text in ("none", "crop-flip padding=0 flip=0"):
-        assert torch.equal(policy(text).apply(images, policy(text).draw(3, generator())), images / 255)
-    off = policy("digits rotation=0 translation=0 scale=1,1 shear=0 contrast=0 brightness=0")
-    torch.testing.assert_close(off.apply(images, off.draw(3, generator())), images / 255, rtol=0, atol=1e-5)
-
-
 def test_digits_moves_pixels_as_torchvision_does() -> None:
     kind = Digits(image_size=9, channels=1, rotation=20, translation=0.2, scale=(0.7, 1.3), shear=20, brightness=0)
     images = random_images(20, 1, 9, 9)
@@ -109,11 +91,6 @@ def test_options_are_parsed_by_their_types() -> None:
     assert isinstance(padded, CropFlip)
     assert padded.padding == 2
     assert policy("simaugment size=8").image_size == 8
-
-
-def test_policies_of_views_are_separated_by_semicolons() -> None:
-    config = Config().override(["augment.views=2", "augment.per_view=simaugment crop_scale=0.2,1; crop-flip"])
-    assert config.augment.per_view == ("simaugment crop_scale=0.2,1", "crop-flip")
 
 
 @pytest.mark.parametrize(
@@ -229,22 +206,6 @@ def streamed(augmenter: Augmenter, images_BCHW: Tensor, params: list[Params]) ->
     return augmenter.apply(torch.stack(x, dim=1).movedim(-1, -3).contiguous(), params)
 
 
-def test_crops_have_the_boxes_of_the_policy_and_survive_pickling() -> None:
-    kind = policy("simaugment")
-    assert isinstance(kind, SimAugment)
-    augmenter = Augmenter([kind, kind], MEAN, STD)
-    (params,) = augmenter.draw(9, generator())
-    sent = pickle.dumps(augmenter.crops([params]))
-    assert len(sent) < 2 * 9 * 22 * 4 + 2000, "22 numbers for each view"
-    crops = pickle.loads(sent)
-    for height, width in ((40, 60), (17, 200)):
-        for view in (0, 1):
-            drawn = {name: value[9 * view : 9 * view + 9] for name, value in params.items()}
-            boxes = torch.cat(crop_boxes(drawn, height, width, kind.crop_ratio), dim=1).tolist()
-            pieces = [crops.pieces(sample, height, width)[view] for sample in range(9)]
-            assert [[*piece] for piece in pieces] == [[*box, "bicubic", False] for box in boxes]
-
-
 def test_views_of_crops_are_the_views_of_whole_images() -> None:
     """Half a level of rounding in the crop, which the strongest jitter brightens 1.8-fold three times over."""
     images = smooth_images(12, 3, 40, 60) // 2 + 60  # overshoot between the two axes would be clamped
@@ -305,11 +266,3 @@ def test_how_much_is_mixed() -> None:
         assert own_N.mean() == pytest.approx(0.5, abs=0.02)
         assert own_N.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
     assert Mix("mixup", 1.0, 1.0, 0)(views, None, generator())[1] is None
-
-
-def test_a_few_images_at_a_time_give_the_same_views() -> None:
-    augmenter = Augmenter([policy("simaugment"), policy("digits")], MEAN, STD)
-    images = smooth_images(10, 3, SIZE, SIZE)
-    drawn = augmenter.draw(10, generator())
-    for whole, parts in zip(augmenter.apply(images, drawn), augmenter.apply(images, drawn, at_once=4), strict=True):
-        torch.testing.assert_close(parts, whole)
