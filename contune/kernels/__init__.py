@@ -123,7 +123,10 @@ def normalized(z_ND: Tensor, normalize: bool) -> tuple[Tensor, Tensor | None]:
 
 
 def exponent_is_safe(num_columns: int, settings: LossSettings, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether exp(s/τ) and its sums fit `dtype` as they are. If not, backends subtract a maximum first."""
+    """Whether exp(s/τ) and its sums fit `dtype` as they are. If not, backends subtract a maximum first.
+
+    The limits leave room for a factor of e^9 or more in the formula.
+    """
     if not settings.normalize:
         return False
     limit = 700.0 if dtype == torch.float64 else 75.0

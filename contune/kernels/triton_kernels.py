@@ -3,7 +3,8 @@
 One program takes a block of anchors and walks over tiles of candidates. The formulas are helpers that kernels for any
 batch and for small batches share: `load_unit` (input), `add_tile` (denominator), `anchor_loss`, `coefficients`
 (gradient) and `through_norm`. README.md derives them. KIND is `LossSettings.kind`; where it is `auto`, k1 is r, and
-where it is `sincere`, k1 is ε to base 2. CLASSES is the number of columns of a label matrix, 0 for integer labels.
+where it is `sincere`, k1 is ε to base 2. `pull_factor` is τ k1, and ε to base 2 for `sincere`. CLASSES is the number of
+columns of a label matrix, 0 for integer labels.
 
 Shapes: M anchors of a block, N candidates of a tile, D embedding size (padded to a power of two), R anchors, S splits
 of the columns. w_MN weighs the pairs of a tile, 1.0 with integer labels. Exponentials are powers of two: `_log2` marks

@@ -108,14 +108,16 @@ def test_the_engines_on_a_gpu(engine: str) -> None:
     compare(cifar_curve(engine, NUM_STEPS), "cifar100-tcl", engine)
 
 
-def record(kind: str) -> None:
-    if kind == "digits":
-        curves = {name: digits_curve(name, NUM_STEPS) for name in (*METHODS, "tcl-ssl")}
+def record(kind: str, *names: str) -> None:
+    """python tests/training/test_golden.py digits NAME: adds one curve; without a name, records all of them."""
+    every, curve = ((*METHODS, "tcl-ssl"), digits_curve) if kind == "digits" else (ENGINES, cifar_curve)
+    curves = {name: curve(name, NUM_STEPS) for name in names or every}
+    if names:
+        GOLDEN[kind]["curves"] |= curves
     else:
-        curves = {engine: cifar_curve(engine, NUM_STEPS) for engine in ENGINES}
-    GOLDEN[kind] = {"machine": machine("cpu" if kind == "digits" else "cuda"), "curves": curves}
+        GOLDEN[kind] = {"machine": machine("cpu" if kind == "digits" else "cuda"), "curves": curves}
     FILE.write_text(json.dumps(GOLDEN) + "\n")
 
 
 if __name__ == "__main__":
-    record(sys.argv[1] if len(sys.argv) > 1 else "digits")
+    record(*sys.argv[1:])
