@@ -43,7 +43,7 @@ MADE_FROM = "made-from"
 FIRST = ("ci", "losses", "fig-k1", "fig-k2", "ssl-cifar100")
 SHARED_NOTES = ("Top-1 accuracy on", "± is the", "Differences need", "Gradients:")
 """Beginnings of notes that hold for every table. The page states them once, at its end."""
-CAVEATS = ("The paper's numbers", "Settings changed", "What others report", "DINO and SwAV")
+CAVEATS = ("The paper's numbers", "Settings changed", "What others report", "DINO and SwAV", "TCL auto is", "Seeds")
 """Beginnings of notes that a reader of the table must not miss."""
 MEASURING = "How accuracy is measured"
 VARIANTS = {

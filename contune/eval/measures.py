@@ -122,8 +122,10 @@ def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = ""
     prefix: `PIXELS` or `START`, the same measure on raw pixels or on the encoder before training.
     """
     if column == RECALL:
-        entries = [entry for entry in result.get("retrieval", ()) if entry["name"] == SEEN]
-        return {**entries[0], "name": RECALL, "top1": entries[0]["values"][RECALL]} if entries else None
+        for entry in result.get("retrieval", ()):
+            if entry["name"] == SEEN:
+                return {**entry, "name": RECALL, "top1": entry["values"][RECALL], "protocol": RETRIEVAL[RECALL].meaning}
+        return None
     for key in PREFERENCES[column]:
         for score in result["measures"]:
             if score["name"] == prefix + key:

@@ -79,8 +79,10 @@ METHOD_STYLES = {
 
 
 def method_style(name: str) -> MethodStyle:
-    """Of a method by its name or its title. One that is not in the table keeps its name."""
-    return METHOD_STYLES.get(name.lower().replace("ε", "eps"), MethodStyle(name, INK, "o"))
+    """Of a method by its name or its title. `SupCon, sampler` looks like SupCon; a method without an entry is black."""
+    key = name.lower().replace("ε", "eps")
+    like = METHOD_STYLES.get(key.partition(",")[0], MethodStyle(name, INK, "o"))
+    return METHOD_STYLES.get(key, like._replace(title=name))
 
 
 def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTED) -> None:
