@@ -13,7 +13,7 @@ from contune.console import plural
 from contune.data.folder import SPLIT_NAMES, path_as_text, split_folders
 from contune.data.images import ImageSet, Splits
 from contune.data.parquet import LABEL_COLUMNS, labeled
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 
 TABLE_NAME = "metadata.csv"
 FILE_COLUMNS = ("file_name", "path", "file", "filename", "image")
@@ -125,8 +125,7 @@ def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> lis
         return [name for name in LABEL_COLUMNS if name in names][:1]
     columns = [wanted] if wanted in names else [part.strip() for part in wanted.split(",")]
     for column in columns:
-        if column not in names:
-            raise unknown(f"label column of {str(table)!r}", column, names)
+        check_known(f"label column of {str(table)!r}", column, names)
     return columns
 
 
