@@ -29,8 +29,6 @@ MEMORY = "memory"
 """`data.name` of a run on such images; its `data.path` is their digest."""
 UNNAMED = "images#"
 """What the names of images without a file begin with."""
-NUM_DIGESTED = 32
-"""Images that are decoded for a digest."""
 
 
 def open_memory(data: Any, label_column: str | None = None) -> Splits:
@@ -67,7 +65,7 @@ def digest_of(splits: Splits) -> str:
             digest.update(f"{tuple(images.images.shape)}".encode())
             digest.update(np.ascontiguousarray(images.images.numpy()).data)
             continue
-        for index in np.linspace(0, len(images) - 1, min(len(images), NUM_DIGESTED)).astype(int):
+        for index in np.linspace(0, len(images) - 1, min(len(images), 32)).astype(int):
             with suppress(BrokenImageError):  # found again when it is loaded
                 digest.update(images.decode(index, None, 3).tobytes())
     return digest.hexdigest()[:8]
