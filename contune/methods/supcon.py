@@ -1,12 +1,9 @@
 """The supervised contrastive loss (Khosla et al. 2020) and its relatives: methods that differ only in the loss."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from contune import distributed, losses
+from contune import losses
 from contune.kernels import LossSettings
 from contune.losses.dispatch import VARIANTS
 from contune.methods.base import WithoutLabels
@@ -23,14 +20,7 @@ class SoftmaxMethod(PairwiseMethod):
         """Similarities are divided by it. Lower values give hard pairs more weight."""
 
     settings: Settings
-    function: ClassVar[Callable[..., Tensor]]
-    """The loss,"""
     parameters_of_loss: ClassVar[tuple[str, ...]] = ("temperature",)
-    """and the settings that it takes."""
-
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
-        own = {name: getattr(self.settings, name) for name in self.parameters_of_loss}
-        return type(self).function(z_ND, groups_N, **own, reduction=reduction, distributed=True)
 
 
 class SINCERE(SoftmaxMethod):
@@ -60,11 +50,7 @@ class DCL(SoftmaxMethod):
 class NPair(SoftmaxMethod):
     """Compares each positive pair with all negatives of its anchor (Sohn 2016)."""
 
-    gathers = True
-
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
-        z_ND, groups_N = distributed.gather(z_ND), distributed.gather(groups_N)
-        return losses.npair_loss(z_ND, groups_N, temperature=self.settings.temperature, reduction=reduction)
+    function, gathers = staticmethod(losses.npair_loss), True
 
 
 class SupCon(SoftmaxMethod):
@@ -109,8 +95,4 @@ class Triplet(PairwiseMethod):
         """How much farther away a negative has to be than a positive."""
 
     settings: Settings
-    gathers = True
-
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
-        z_ND, groups_N = distributed.gather(z_ND), distributed.gather(groups_N)
-        return losses.triplet_loss(z_ND, groups_N, margin=self.settings.margin, reduction=reduction)
+    function, parameters_of_loss, gathers = staticmethod(losses.triplet_loss), ("margin",), True
