@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from contune.embedding import Embedded, Predicted
     from contune.nearest import Found
 
-REPORT_HEIGHT = 800
-"""Of the frame in a notebook, in pixels."""
-
 
 def train(
     data: Any = None,
@@ -150,4 +147,4 @@ class Report:
 
     def _repr_html_(self) -> str:
         page = escape(self.path.read_text(encoding="utf-8"))
-        return f'<iframe srcdoc="{page}" width="100%" height="{REPORT_HEIGHT}" frameborder="0"></iframe>'
+        return f'<iframe srcdoc="{page}" width="100%" height="800" frameborder="0"></iframe>'

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contune import methods
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known, unknown
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
 from contune.settings import Description, assign, check, describe, one_of, ranged, split_assignment
@@ -273,8 +273,7 @@ class Config:
         if self.run.loggers == ("none",):
             self.run.loggers = ()
         for name in self.run.loggers:
-            if name not in LOGGERS:
-                raise unknown("run.loggers", name, LOGGERS)
+            check_known("run.loggers", name, LOGGERS)
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
@@ -354,5 +353,4 @@ def check_spelling(words: Iterable[str]) -> None:
         known += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
     for key in (split_assignment(word)[0] for word in words):
         _refuse_renamed(key)
-        if key not in known:
-            raise unknown("setting", key, known)
+        check_known("setting", key, known)

@@ -23,7 +23,7 @@ from pyarrow.csv import write_csv
 
 from contune.console import progress
 from contune.data import ImageSet
-from contune.data.datasets import no_such_place
+from contune.data.datasets import BROKEN, no_such_place
 from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, path_as_text, split_folders, visible_files
 from contune.data.images import num_workers
@@ -31,7 +31,7 @@ from contune.data.memory import open_memory
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.data.table import JOINT, find_tables, read_rows
 from contune.device import choose_autocast, choose_device
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.files import atomic_file, check_like, check_out, expanded
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
@@ -148,8 +148,7 @@ def embed(
     raises with broken="stop". `workers` processes decode. [default: one per core] `label_column` chooses a column of a
     parquet file or of a Hugging Face dataset.
     """
-    if broken not in ("skip", "stop"):
-        raise unknown("value for broken images", broken, ("skip", "stop"))
+    check_known("value for broken images", broken, BROKEN)
     if batch < 1:
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
@@ -202,8 +201,7 @@ def write_embeddings(
     The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
     features, and the broken images.
     """
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
+    check_known("dtype", dtype, DTYPES)
     check_out(out, images, endings=[".parquet"])
     check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)

@@ -1,6 +1,6 @@
 """Errors in the input: one sentence that says what is wrong, then how to fix it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -9,6 +9,12 @@ class UserError(ValueError):
 
 
 MOST_NAMES = 24
+
+
+def check_known(kind: str, name: object, choices: Collection[str]) -> None:
+    """Raise the error `unknown` if `name` is not one of `choices`."""
+    if name not in choices:
+        raise unknown(kind, name, choices)
 
 
 def unknown(kind: str, name: object, choices: Iterable[str]) -> UserError:

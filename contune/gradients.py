@@ -23,7 +23,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from torch import Tensor
 
 from contune.console import plural, progress
-from contune.data.augment import Params
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
 from contune.files import make_parent, write_atomic
@@ -118,15 +117,15 @@ def _embeddings(setup: Setup, method: PairwiseMethod, num_batches: int) -> Itera
     epochs = (epoch_indices(config, len(loader), loader.labels_N, epoch) for epoch in count(config.optim.epochs))
     indices = islice(chain.from_iterable(epochs), num_batches)
 
-    def draw(number: int, device: torch.device) -> list[Params]:
+    def generator(number: int, device: torch.device | str = "cpu") -> torch.Generator:
         step = config.optim.epochs * (len(loader) // batch) + number
-        return augmenter.draw(batch, mixed_generator(config.run.seed, AUGMENT_STREAM, step, device=device))
+        return mixed_generator(config.run.seed, AUGMENT_STREAM, step, device=device)
 
-    crops = (augmenter.crops(draw(number, torch.device("cpu"))) for number in range(num_batches))
-    batches = loader.batches(indices, crops if augmenter.begins_with_crops else None)
+    batches = loader.batches(indices, augmenter.crops_of_steps(batch, map(generator, range(num_batches))))
     with progress("analyze", num_batches, unit="batch") as advance:
         for number, (images_BCHW, labels_B) in enumerate(batches):
-            views = augmenter.apply(images_BCHW, draw(number, setup.device), setup.view_dtype)
+            drawn = augmenter.draw(batch, generator(number, setup.device))
+            views = augmenter.apply(images_BCHW, drawn, setup.view_dtype)
             with setup.autocast():
                 output = method(views, labels_B)
             yield output.state["z_ND"].float(), output.state["groups_N"]

@@ -25,7 +25,7 @@ from contune.console import plural, say
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.doctor import GOOD_R, k1_at
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
@@ -118,14 +118,12 @@ def best(trials: Iterable[Trial]) -> Trial | None:
 # Short runs: the recipe in fewer epochs, evaluated on a validation split.
 
 
-def default_epochs(epochs: int) -> int:
-    """A fifth of the recipe's, at least 10."""
-    return min(epochs, max(10, epochs // 5))
-
-
-def short_config(config: Config, epochs: int) -> Config:
-    """The same run in fewer epochs. If the data has no validation split, training images are held out."""
+def short_config(config: Config, epochs: int | None = None) -> Config:
+    """The same run in fewer epochs [default: a fifth, at least 10], with training images held out for validation."""
     short = deepcopy(config)
+    epochs = epochs or min(config.optim.epochs, max(10, config.optim.epochs // 5))
+    if epochs == 0:
+        raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; add --epochs 10")
     if short.optim.epochs:
         short.optim.warmup_epochs = round(short.optim.warmup_epochs * epochs / short.optim.epochs, 3)
     short.optim.epochs = epochs
@@ -354,18 +352,14 @@ def tune(
 
     epochs: of a short run; None: a fifth of the recipe's, at least 10. The other options are those of `contune tune`.
     """
-    if how not in WAYS:
-        raise unknown("way to tune", how, WAYS)
+    check_known("way to tune", how, WAYS)
     for name, ends in ranges.items():
         if not (len(ends) == 2 and 0 < ends[0] < ends[1] < inf):
             raise UserError(f"--{name} is not a range; give two numbers above 0, such as 100,5000")
     settings: Any = config.method.settings
     if not isinstance(settings, TCL.Settings):
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
-    num_epochs = epochs or default_epochs(config.optim.epochs)
-    if num_epochs == 0:
-        raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; add --epochs 10")
-    short = short_config(config, num_epochs)
+    short = short_config(config, epochs)
     _check_folder(folder, how, short)
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
@@ -396,11 +390,11 @@ def tune(
         raise UserError(errors[0] if errors else "no trial finished in this time; use more --minutes")
     kept = [text for text in overrides if text.partition("=")[0].strip() not in ("method.k1", "method.k2", "method.r")]
     command = shlex.join(["contune", "train", recipe, *kept, *choice.values.overrides])
-    about = {"how": how, "recipe": recipe, "overrides": list(overrides), "epochs": num_epochs, "split": "val"}
+    about = {"how": how, "recipe": recipe, "overrides": list(overrides), "epochs": short.optim.epochs, "split": "val"}
     flat = [trial.values._asdict() | {k: v for k, v in asdict(trial).items() if k != "values"} for trial in trials]
     content = {**about, **flat[trials.index(choice)], "command": command, "trials": flat}
     write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
-    return Tuned(trials=trials, choice=choice, command=command, epochs=num_epochs)
+    return Tuned(trials=trials, choice=choice, command=command, epochs=short.optim.epochs)
 
 
 def _check_folder(folder: Path, how: str, short: Config) -> None:

@@ -25,7 +25,7 @@ from contune.data.images import Dataset, ImageSet, Splits, Traits, joined, num_w
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
 from contune.data.table import TABLE_NAME, find_tables, table_splits
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known, unknown
 from contune.files import expanded
 
 BROKEN = ("stop", "skip")
@@ -68,8 +68,7 @@ def load_dataset(
     other arrays by their range, or with `full_range` by that of their type. `channels` is how many to read from files
     that may hold more. [default: their own] `imbalance` makes the training images long-tailed, see `long_tail`.
     """
-    if broken not in BROKEN:
-        raise unknown("value for broken images", broken, BROKEN)
+    check_known("value for broken images", broken, BROKEN)
     if isinstance(source, Splits):
         splits = source
     else:
@@ -348,16 +347,14 @@ def cifar_splits(name: str, root: str | None, label_column: str | None) -> Split
     return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
 
 
-FASHION_FOLDERS = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
-
-
 def fashion_splits(root: str | None, label_column: str | None) -> Splits:
     """Fashion-MNIST from its four idx files, or parquet."""
     from contune.device import torchvision  # takes a second to import
 
     class_names = tuple(torchvision.datasets.FashionMNIST.classes)
     traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    for folder in (place / name for place in search_places(root) for name in FASHION_FOLDERS):
+    names = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
+    for folder in (place / name for place in search_places(root) for name in names):
         if any(folder.glob("train-images-idx3-ubyte*")):
             train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
             return Splits(train=train, test=test, class_names=class_names, traits=traits)

@@ -184,9 +184,8 @@ def peek(source: Encoded, name: str, channels: int = 0, *, full_range: bool = Fa
             ranges = (whole_type,) * own if full_range else value_ranges(picture)
         return Header(width, height, "array", own, 0, ranges)
     with picture as image:
-        is_wide = image.mode.startswith("I;16")
         bits = 0
-        if is_wide:
+        if image.mode.startswith("I;16"):
             with _naming(name):
                 largest = int(np.asarray(image).max())
             bits = max(8, largest.bit_length()) if largest < 4096 else 16
@@ -350,8 +349,7 @@ def _read_bytes(source: str | bytes | ByteRange, name: str) -> bytes:
     if isinstance(source, ByteRange):
         return os.pread(source.file.fileno(), source.length, source.start)
     try:
-        with open(source, "rb") as file:
-            return file.read()
+        return Path(source).read_bytes()
     except OSError as error:
         raise BrokenImageError(name, f"cannot be read: {error.strerror or error}") from error
 

@@ -91,8 +91,7 @@ class ImageSet:
         """
         if not isinstance(self.images, Tensor):
             source, name = self.images[index], self.names[index]
-            levels: dict[str, Any] = {"bits": self.bits, "ranges": self.ranges}
-            return decode_pieces(source, name, cut, size=size, channels=channels, **levels)
+            return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits, ranges=self.ranges)
         x_HWC = with_channels(self.images[index].permute(1, 2, 0).numpy(), channels, self.names[index])
         height, width = x_HWC.shape[:2]
         return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
@@ -216,7 +215,7 @@ def map_in_workers(
         num_workers=workers,
         pin_memory=pinned,
         multiprocessing_context=context,
-        collate_fn=_identity,
+        collate_fn=list,
         worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # the default one would advance the random numbers of training
     )
@@ -239,11 +238,11 @@ def map_in_workers(
 
 def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
-    if workers is not None and not 0 <= workers <= FEW:
+    if workers is None:
+        return 0 if num_images <= FEW else default_workers()
+    if not 0 <= workers <= FEW:
         raise UserError(f"{workers} workers are not possible; use 0 to {FEW}")
-    if workers is not None:
-        return workers
-    return 0 if num_images <= FEW else default_workers()
+    return workers
 
 
 def default_workers() -> int:
@@ -276,7 +275,3 @@ def _end_with_parent() -> None:
         time.sleep(1)
     shutil.rmtree(get_temp_dir(), ignore_errors=True)  # the sockets over which tensors are sent
     os._exit(1)
-
-
-def _identity(batch: Any) -> Any:
-    return batch

@@ -7,7 +7,6 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
 from contune.data.folder import SPLIT_NAMES, folder_splits, path_as_text
 from contune.data.images import ImageSet, Splits
-from contune.data.parquet import class_positions, image_column, label_of, names_in_metadata
+from contune.data.parquet import image_column, label_of, labeled, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded
 
@@ -30,8 +29,6 @@ MEMORY = "memory"
 """`data.name` of a run on such images; its `data.path` is their digest."""
 UNNAMED = "images#"
 """What the names of images without a file begin with."""
-NUM_DIGESTED = 32
-"""Images that are decoded for a digest."""
 
 
 def open_memory(data: Any, label_column: str | None = None) -> Splits:
@@ -54,9 +51,7 @@ def open_memory(data: Any, label_column: str | None = None) -> Splits:
             raise UserError(f"the {split} split has no image; pass one or more")
         if labels is not None:
             values[split] = labels
-    positions, class_names = class_positions(values, names["train"], "the labels")
-    sets = {split: replace(images, labels=positions.get(split)) for split, images in sets.items()}
-    return Splits(**sets, class_names=class_names if positions else ())  # type: ignore[arg-type]  # all are ImageSets
+    return labeled(sets, values, names["train"], "the labels")
 
 
 def digest_of(splits: Splits) -> str:
@@ -70,7 +65,7 @@ def digest_of(splits: Splits) -> str:
             digest.update(f"{tuple(images.images.shape)}".encode())
             digest.update(np.ascontiguousarray(images.images.numpy()).data)
             continue
-        for index in np.linspace(0, len(images) - 1, min(len(images), NUM_DIGESTED)).astype(int):
+        for index in np.linspace(0, len(images) - 1, min(len(images), 32)).astype(int):
             with suppress(BrokenImageError):  # found again when it is loaded
                 digest.update(images.decode(index, None, 3).tobytes())
     return digest.hexdigest()[:8]
@@ -81,19 +76,16 @@ def listed(items: Sequence[Any]) -> ImageSet:
     sources: list[Encoded] = []
     names: list[str] = []
     for number, item in enumerate(items):
+        name = f"{UNNAMED}{number}"
         if isinstance(item, Image.Image):
             with suppress(Exception):  # Pillow raises nearly anything for a damaged picture, and again in `decode`
                 item.load()
-            sources.append(item)
-            names.append(f"{UNNAMED}{number}")
-        elif isinstance(item, np.ndarray):
-            sources.append(item)
-            names.append(f"{UNNAMED}{number}")
         elif isinstance(item, str | Path) and os.path.lexists(path := os.path.expanduser(str(item))):
-            sources.append(path)
-            names.append(path_as_text(path))
-        else:
+            item, name = path, path_as_text(path)
+        elif not isinstance(item, np.ndarray):
             raise UserError(f"item {number}, {item!r}, is neither a PIL image, an array nor the path of a file")
+        sources.append(item)
+        names.append(name)
     return ImageSet(images=sources, names=names)
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
 from contune.data.decode import ByteRange, Encoded
 from contune.data.folder import SPLIT_NAMES, visible_files
@@ -96,16 +95,7 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
             raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
         if own_label is not None:
             values[split] = own_values
-    labels, class_names = class_positions(
-        values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}"
-    )
-    parts = {split: replace(images, labels=labels.get(split)) for split, images in sets.items()}
-    return Splits(
-        train=parts["train"],
-        test=parts.get("test"),
-        val=parts.get("val"),
-        class_names=class_names if labels else (),
-    )
+    return labeled(sets, values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}")
 
 
 def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
@@ -203,10 +193,10 @@ def _common_schema(shards: list[str]) -> Any:
     return first
 
 
-def class_positions(
-    values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Labels per split as positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
+def labeled(
+    splits: Mapping[str, ImageSet], values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
+) -> Splits:
+    """Splits with labels, which are positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
 
     The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
     have many more. A split in which every label is −1 has no labels.
@@ -227,12 +217,14 @@ def class_positions(
             matrix_NK = torch.zeros(len(column), len(position))
             matrix_NK[row_of_value, labels[split].long()] = 1.0
             labels[split] = matrix_NK
-    if names is None or any(isinstance(value, str) for value in different):
-        return labels, tuple(map(str, position))
-    outside = [value for value in position if not 0 <= value < len(names)]
-    if outside:
-        raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
-    return labels, tuple(names[value] for value in position)
+    class_names = tuple(map(str, position))
+    if names is not None and not any(isinstance(value, str) for value in different):
+        outside = [value for value in position if not 0 <= value < len(names)]
+        if outside:
+            raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
+        class_names = tuple(names[value] for value in position)
+    parts = {split: replace(images, labels=labels.get(split)) for split, images in splits.items()}
+    return Splits(**parts, class_names=class_names)  # type: ignore[arg-type]  # all are ImageSets
 
 
 def _is_binary(kind: Any) -> bool:

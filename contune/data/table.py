@@ -5,15 +5,15 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from contune.console import plural
 from contune.data.folder import SPLIT_NAMES, path_as_text, split_folders
 from contune.data.images import ImageSet, Splits
-from contune.data.parquet import LABEL_COLUMNS, class_positions
-from contune.errors import UserError, unknown
+from contune.data.parquet import LABEL_COLUMNS, labeled
+from contune.errors import UserError, check_known
 
 TABLE_NAME = "metadata.csv"
 FILE_COLUMNS = ("file_name", "path", "file", "filename", "image")
@@ -107,9 +107,7 @@ def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Sp
     if len(rows.columns) == 1 and all(len(labels) == 1 for labels in rows.labels):
         values = [value for (value,) in values]
     by_split = {split: [values[n] for n in numbers] for split, numbers in positions.items() if rows.columns}
-    labels, class_names = class_positions(by_split, None, where)
-    sets = {split: replace(rows.images.subset(n), labels=labels.get(split)) for split, n in positions.items()}
-    return Splits(train=sets["train"], test=sets.get("test"), val=sets.get("val"), class_names=class_names)
+    return labeled({split: rows.images.subset(n) for split, n in positions.items()}, by_split, None, where)
 
 
 def _read_csv(table: Path) -> tuple[Sequence[str], list[dict[str, str | None]]]:
@@ -127,8 +125,7 @@ def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> lis
         return [name for name in LABEL_COLUMNS if name in names][:1]
     columns = [wanted] if wanted in names else [part.strip() for part in wanted.split(",")]
     for column in columns:
-        if column not in names:
-            raise unknown(f"label column of {str(table)!r}", column, names)
+        check_known(f"label column of {str(table)!r}", column, names)
     return columns
 
 

@@ -157,19 +157,12 @@ def evaluate(
             val_VD = extract_features(encoder, val, spec, autocast=autocast)
             temperature, _ = best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
             weight_KD, bias_K = weight_KD / temperature, bias_K / temperature
-        weight_KD, bias_K = weight_KD.cpu(), bias_K.cpu()
-        best = Classifier(
-            weight_KD=weight_KD,
-            bias_K=bias_K,
-            class_names=class_names,
-            measure=key,
-            multilabel=labels_N.dim() == 2,
-        )
+        tensors = {"weight_KD": weight_KD.cpu(), "bias_K": bias_K.cpu()}
+        best = Classifier(**tensors, class_names=class_names, measure=key, multilabel=labels_N.dim() == 2)
     retrieved: list[dict[str, Any]] = []
     if labels_M.dim() == 1:
-        name = (
-            SEEN if torch.isin(labels_M, labels_N).any() else UNSEEN
-        )  # a list may have other classes in its test split
+        # A list may have other classes in its test split.
+        name = SEEN if torch.isin(labels_M, labels_N).any() else UNSEEN
         retrieved = retrieval_entry(name, test_MD, labels_M, settings.split)
     if unseen is not None and unseen.labels_N is not None:
         with progress("unseen features", len(unseen), unit="image") as advance:

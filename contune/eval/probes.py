@@ -5,9 +5,9 @@ Shapes: N training and M test images, D features, K classes.
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import islice, repeat
 from math import cos, pi
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,9 +21,6 @@ from contune.device import Autocast
 from contune.methods.base import classification_loss, top1
 from contune.models.saved import EncoderSpec, evaluating
 
-if TYPE_CHECKING:
-    from contune.data.augment.simaugment import Crops
-
 EVAL_BATCH = 512
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Of the fast probe. Few images need a large one."""
@@ -34,8 +31,6 @@ CONSTANT = 1e-6
 KNN_CHUNK = 1024
 """Test rows compared at once, so that the train × test matrix never exists."""
 VALIDATION_IMAGES = 10_000
-AUTHORS_FLOOR = 1e-3
-"""Where the cosine of the authors' probe ends, as a share of its rate."""
 PROBE_STREAM = 2**32
 """Keeps the probe's random numbers apart from those of training with the same seed."""
 
@@ -229,7 +224,7 @@ def train_linear(
     """
     assert loader.labels_N is not None, "a linear probe needs labels"
     encoder.train(authors)
-    late, floor = (1, AUTHORS_FLOOR) if authors else (0, 0.0)
+    late, floor = (1, 1e-3) if authors else (0, 0.0)
     device = loader.labels_N.device
     torch.manual_seed(seed)
     classifier = nn.Linear(num_features, num_classes).to(device)
@@ -257,15 +252,13 @@ def train_linear(
             order_N = shuffled_order(len(loader), seed + PROBE_STREAM, epoch)
             yield from order_N[: len(loader) // batch * batch].split(batch)
 
-    def crops() -> "Iterator[Crops]":
-        """For a loader that streams: what `step` will draw, from the epoch's generator on the host."""
+    def hosts() -> Iterator[torch.Generator]:
+        """On the host, what `generator` will be in each step."""
         for epoch in range(epochs):
-            host = mixed_generator(seed + PROBE_STREAM, epoch)
-            for _ in range(len(loader) // batch):
-                yield augmenter.crops(augmenter.draw(batch, host))
+            yield from repeat(mixed_generator(seed + PROBE_STREAM, epoch), len(loader) // batch)
 
     run_step = step if capture is None else capture(step, generator)
-    batches = loader.batches(indices(), crops() if augmenter.begins_with_crops else None)
+    batches = loader.batches(indices(), augmenter.crops_of_steps(batch, hosts()))
     for epoch in range(epochs):
         now = lr * (floor + (1 - floor) * (1 + cos(pi * max(0, epoch - late) / epochs)) / 2)
         for group in optimizer.param_groups:

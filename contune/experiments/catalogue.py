@@ -8,7 +8,7 @@ use that of the encoders, 128, which goes with the learning rate that it gives.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from contune.errors import unknown
+from contune.errors import check_known
 from contune.eval.measures import FAST, KNN, RECALL
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
@@ -407,6 +407,5 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def find_experiment(name: str, changes: Sequence[str] = ()) -> Experiment:
     """An experiment by its name, with KEY=VALUE changed for all runs."""
-    if name not in EXPERIMENTS:
-        raise unknown("experiment", name, EXPERIMENTS)
+    check_known("experiment", name, EXPERIMENTS)
     return replace(EXPERIMENTS[name], name=name).changed(changes)

@@ -30,7 +30,6 @@ SHARED = ("shared the GPU", "shared this machine")
 MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
-THEOREM_1 = "theorem1_share"
 DIFFERENCES = (
     "Differences need three runs of both methods. They are paired by seed if every seed has one run. Otherwise they "
     "compare all runs, with Welch's interval. p: two-sided t-test of the first column, not corrected for several tests."
@@ -158,7 +157,7 @@ def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Tabl
     for each in outcomes:
         texts = [NOTHING if each is supcon else _difference(each, supcon)]
         texts += [NOTHING if each is supcon else _percent(each, key, f"supcon_{key}") for key in GRADIENTS]
-        rows.append((each.row.title, _accuracy(each, outcomes), *texts, _percent(each, THEOREM_1)))
+        rows.append((each.row.title, _accuracy(each, outcomes), *texts, _percent(each, "theorem1_share")))
     papers = [f"{each.row.title} {each.row.reported[PAPER]:g} %" for each in outcomes if PAPER in each.row.reported]
     notes = [*_notes(outcomes, (TOP1,)), *([f"The paper has: {'; '.join(papers)}."] if papers else []), RESPONSES]
     gradients = [f"{title}, % of {SUPCON}'s" for title in GRADIENTS.values()]

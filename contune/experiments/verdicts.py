@@ -125,9 +125,8 @@ def above(claim: Claim, rows: Rows) -> Decided:
             return OPEN, "no seeds in common"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
-        by = _measure(rows, column)
-        text = f"By {by} it is {total.signed}" if texts else f"{_operands(claim, rows)} = {total.signed} points by {by}"
-        texts.append(text)
+        again = f"By {_measure(rows, column)} it is {total.signed}"
+        texts.append(again if texts else _equation(claim, rows, total, column))
     return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, ". ".join(texts)
 
 
@@ -138,7 +137,7 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
         return OPEN, "no seeds in common"
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
+    return verdict, _equation(claim, rows, total)
 
 
 def same_engine(claim: Claim, rows: Rows) -> Decided:
@@ -167,7 +166,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
         return OPEN, "no seeds in common"
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
-    return judge(total), f"{_operands(claim, rows)} = {total.signed} points by {_measure(rows)}"
+    return judge(total), _equation(claim, rows, total)
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
@@ -208,10 +207,8 @@ def holds(claim: Claim, rows: Rows) -> Decided:
     if not shares:
         return OPEN, "the runs did not log gradients"
     share = 100 * mean(shares)
-    return (
-        REPRODUCED if share > 99.9 else PARTLY if share > 50 else NOT,
-        f"larger for {share:.0f} % of all positives",
-    )
+    verdict = REPRODUCED if share > 99.9 else PARTLY if share > 50 else NOT
+    return verdict, f"larger for {share:.0f} % of all positives"
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
@@ -219,12 +216,12 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
     return f"the {text}" if (text := " against ".join(names)).endswith("probe") else text
 
 
-def _operands(claim: Claim, rows: Rows) -> str:
-    """`TCL − SupCon`, with their settings if these differ."""
+def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1) -> str:
+    """`TCL − SupCon = +0.7 points by the full probe`, with their settings if these differ."""
     pair = [each.row for each in rows[:2]]
     same = pair[0].at == pair[1].at
     names = [f"{row.method} ({row.at})" if row.at and not same else row.method or row.title for row in pair]
-    return claim.difference or " − ".join(names)
+    return f"{claim.difference or ' − '.join(names)} = {total.signed} points by {_measure(rows, column)}"
 
 
 TESTS: dict[str, Callable[..., Decided]] = {

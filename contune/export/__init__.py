@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from contune.data.augment import resize
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.export.card import Written, model_card
 from contune.export.onnx import write_onnx
 from contune.export.safetensors import write_safetensors
@@ -41,8 +41,7 @@ def export_run(
     nothing is written. Returns the folder and the largest difference from the run's features, relative to the largest
     feature if that is above 1.
     """
-    if to not in FORMATS:
-        raise unknown("format", to, FORMATS)
+    check_known("format", to, FORMATS)
     if license is not None and not re.fullmatch(r"[\w.+-]+", license):
         raise UserError(f"--license {license!r} is no abbreviation; write one such as mit, apache-2.0 or cc-by-nc-4.0")
     run = Path(run)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from contune.distributed import world_size
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.kernels import LossSettings, autograd, chunked, dense, fused, normalized
 
 BACKENDS = ("auto", "dense", "chunked", "fused")
@@ -119,8 +119,7 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
         ("backend", backend, BACKENDS),
         ("precision", settings.precision, PRECISIONS),
     ):
-        if value not in choices:
-            raise unknown(name, value, choices)
+        check_known(name, value, choices)
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
     k1, k2 = check_number("k1", settings.k1), check_number("k2", settings.k2)

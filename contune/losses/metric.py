@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.errors import unknown
+from contune.errors import check_known
 from contune.kernels import normalized
 from contune.losses.dispatch import (
     POSITIVE_AND_NEGATIVE,
@@ -86,8 +86,7 @@ def _pairs(
     z: Tensor, labels: Tensor | None, positives: Tensor | None, normalize: bool, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Checked embeddings, weights of the positives, and which pairs are negative."""
-    if reduction not in REDUCTIONS:
-        raise unknown("reduction", reduction, REDUCTIONS)
+    check_known("reduction", reduction, REDUCTIONS)
     z, labels, positives, *_ = check_pairs(z, labels, positives)
     with torch.autocast(z.device.type, enabled=False):
         z_ND, _ = normalized(z, normalize)

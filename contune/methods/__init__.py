@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from contune.errors import unknown
+from contune.errors import check_known
 
 if TYPE_CHECKING:
     from contune.methods.base import Method
@@ -33,8 +33,7 @@ METHODS = {
 
 
 def find_method(name: str) -> "type[Method]":
-    if name not in METHODS:
-        raise unknown("method", name, METHODS)
+    check_known("method", name, METHODS)
     module, _, class_name = METHODS[name].partition(":")
     method: type[Method] = getattr(import_module(f"contune.methods.{module}"), class_name)
     return method

@@ -5,7 +5,7 @@
 Shapes: B images, N rows of all stacked views, D embedding size; 2 where both views form one tensor.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
@@ -48,8 +48,12 @@ class PairwiseMethod(Method):
         """Weight of a linear classifier's cross-entropy on the features, added to the loss; helps with few images."""
 
     settings: Settings
+    function: ClassVar[Callable[..., Tensor]]
+    """The loss,"""
+    parameters_of_loss: ClassVar[tuple[str, ...]] = ()
+    """the settings that it takes,"""
     gathers: ClassVar[bool] = False
-    """Whether `pair_loss` computes the rows of all processes, and returns a value for each."""
+    """and whether it needs the rows of all processes, and returns a value for each."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -71,7 +75,12 @@ class PairwiseMethod(Method):
 
         reduction: `none` for one value per given row.
         """
-        raise NotImplementedError
+        own = {name: getattr(self.settings, name) for name in self.parameters_of_loss}
+        if self.gathers:
+            z_ND, groups_N = distributed.gather(z_ND), distributed.gather(groups_N)
+        else:
+            own["distributed"] = True
+        return type(self).function(z_ND, groups_N, **own, reduction=reduction)
 
     def weighted_loss(self, z_ND: Tensor, groups_N: Tensor, class_weights_K: Tensor) -> Tensor:
         """Σ w_i loss_i / Σ w_i over the anchors i of the global batch that have a positive; w_i is that of its class.

@@ -3,25 +3,21 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor
-
 from contune.kernels import LossSettings
 from contune.losses import tcl_loss
 from contune.losses.contrastive import tcl_settings
-from contune.methods.pairwise import PairwiseMethod
+from contune.methods.supcon import SoftmaxMethod
 from contune.settings import ranged
 
 
-class TCL(PairwiseMethod):
+class TCL(SoftmaxMethod):
     """The tuned contrastive loss on labels or, with `supervised=false`, on the views of each image.
 
     Without labels the paper uses positive triplets: three views of each image (augment.views=3).
     """
 
     @dataclass(kw_only=True)
-    class Settings(PairwiseMethod.Settings):
-        temperature: float = ranged(0.1, above=0.0)
-        """Similarities are divided by it. Lower values give hard pairs more weight."""
+    class Settings(SoftmaxMethod.Settings):
         k1: float | Literal["auto"] = ranged(5000.0, low=0.0)
         """Values above 0 raise the gradient from hard positives. `auto` chooses one for each anchor in each step."""
         k2: float | Literal["auto"] = ranged(1.0, low=0.0)
@@ -40,14 +36,8 @@ class TCL(PairwiseMethod):
             return tcl_settings(self.temperature, self.k1, self.k2, self.r)
 
     settings: Settings
+    function, parameters_of_loss = staticmethod(tcl_loss), ("temperature", "k1", "k2", "r")
 
     @property
     def knobs(self) -> LossSettings:
         return self.settings.knobs
-
-    def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
-        knobs = self.settings
-        return tcl_loss(
-            z_ND, groups_N, temperature=knobs.temperature, k1=knobs.k1, k2=knobs.k2, r=knobs.r, reduction=reduction,
-            distributed=True,
-        )  # fmt: skip

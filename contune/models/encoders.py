@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from contune import device  # `device.timm` imports timm on first use: it takes seconds
 from contune.config import NORMS, STEMS
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known, unknown
 
 RESNET_MINI = "resnet-mini"
 MINI = {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
@@ -40,10 +40,8 @@ def build_encoder(
     norm: for ResNets. `group` replaces batch-norm, for batches that are too small for it.
     own: use a copy of this module instead. Name, stem and norm do not matter then.
     """
-    if stem not in STEMS:
-        raise unknown("stem", stem, STEMS)
-    if norm not in NORMS:
-        raise unknown("norm", norm, NORMS)
+    check_known("stem", stem, STEMS)
+    check_known("norm", norm, NORMS)
     if own is None:
         check_encoder_name(name)
     try:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from math import isfinite
 from pathlib import Path
@@ -208,8 +208,7 @@ def find_weights(source: str, encoder: str) -> Weights:
     if for_timm or (file.suffix == ".safetensors" and (not file.exists() or _was_written_by_contune(file))):
         trained = load_encoder(path)
         stem = "cifar" if has_small_stem(trained.backbone) else "imagenet"
-        spec = EncoderSpec(**{**asdict(trained.spec), "stem": stem})
-        return Weights(source, trained.backbone.state_dict(), spec)
+        return Weights(source, trained.backbone.state_dict(), replace(trained.spec, stem=stem))
     return _state_dict(file, encoder)
 
 
@@ -268,10 +267,9 @@ def _state_dict(file: Path, encoder: str) -> Weights:
             f"{file} does not fit {encoder}: it has no {missing[0]} (and lacks {len(missing)} of {len(expected)} "
             f"tensors); it begins with {', '.join(names[:3])}. Set model.encoder to the network it comes from."
         )
-    spec = _timm_spec(model, encoder)
     stem = found.get(f"{prefix}conv1.weight")
     small = stem is not None and stem.shape[-1] == 3 and expected["conv1.weight"].shape[-1] == 7
-    spec = EncoderSpec(**{**asdict(spec), "stem": "cifar" if small else "imagenet"})
+    spec = replace(_timm_spec(model, encoder), stem="cifar" if small else "imagenet")
     return Weights(str(file), {name: expected[name] if x is None else x for name, x in tensors.items()}, spec)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.methods import find_method
 from contune.recipes import paper, ssl
 
@@ -107,8 +107,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 def find_recipe(name: str) -> Recipe:
-    if name not in RECIPES:
-        raise unknown("recipe", name, RECIPES)
+    check_known("recipe", name, RECIPES)
     return RECIPES[name]
 
 

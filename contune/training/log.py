@@ -34,8 +34,6 @@ CURVES = (
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
 MAX_POINTS = 100
-TRACKER_ID = "tracker_id"
-"""In a run folder: the id of its run in wandb or trackio."""
 INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 
 
@@ -113,7 +111,7 @@ class TensorBoard:
 
 def start_tracker(name: str, folder: Path, config: dict[str, Any]) -> Any:
     """A run of wandb or trackio. The folder keeps its id, so that a resumed run continues it."""
-    file = folder / TRACKER_ID
+    file = folder / "tracker_id"
     if not file.exists():
         write_atomic(file, uuid4().hex[:8])
     own_id = file.read_text(encoding="utf-8")

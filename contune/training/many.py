@@ -84,13 +84,9 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
 
 
 def default_parallel(jobs: Sequence[Job]) -> int:
-    return min(len(jobs), MOST_ON_A_GPU) if _on_gpu(jobs) else 1
-
-
-def _on_gpu(jobs: Sequence[Job]) -> bool:
-    """Whether all of them use one."""
     devices = {job.config.run.device for job in jobs}
-    return all(name.startswith("cuda") or (name == "auto" and torch.cuda.is_available()) for name in devices)
+    on_gpu = all(name.startswith("cuda") or (name == "auto" and torch.cuda.is_available()) for name in devices)
+    return min(len(jobs), MOST_ON_A_GPU) if on_gpu else 1
 
 
 def _known(job: Job) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from contune import device
 from contune.methods.base import Method, ParameterGroup
 
-EPSILON = 1e-8
+TRUST_COEFFICIENT, EPSILON = 0.02, 1e-8
 
 
 def build_optimizer(
@@ -118,16 +118,8 @@ class Lars(torch.optim.Optimizer):
     capture a step. Groups without weight decay take plain SGD steps.
     """
 
-    def __init__(
-        self,
-        params: Iterable[dict[str, Any]],
-        *,
-        lr: float | Tensor,
-        momentum: float = 0.9,
-        trust_coefficient: float = 0.02,
-    ) -> None:
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "trust_coefficient": trust_coefficient}
-        super().__init__(params, defaults)
+    def __init__(self, params: Iterable[dict[str, Any]], *, lr: float | Tensor, momentum: float = 0.9) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure
@@ -161,6 +153,6 @@ class Lars(torch.optim.Optimizer):
 def _trust_ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
     """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either norm is 0."""
     w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).view(2, -1)
-    trust_P = group["trust_coefficient"] * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
+    trust_P = TRUST_COEFFICIENT * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
     trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
     return list((trust_P / group["lr"]).clamp(max=1.0).unbind())

@@ -4,7 +4,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +174,7 @@ def _train(
                     config=config.to_dict(),
                     metrics=metrics,
                     class_names=setup.dataset.class_names,
-                    # The report shows one label per image.
-                    images=replace(test_set, labels=None) if test_set and method.multilabel else test_set,
+                    images=test_set,
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
                     features_MD=None if evaluation is None else evaluation.features_MD,

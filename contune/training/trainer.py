@@ -6,7 +6,6 @@ resumes exactly, and any number of processes sees the same views.
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,25 +20,12 @@ from contune.errors import UserError
 from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
 from contune.run import EXTENDABLE, RunFolder
-from contune.training.engine import (
-    CHECKED,
-    CapturedStep,
-    Part,
-    Step,
-    can_capture,
-    choose_engine,
-    compiled,
-    largest_gradient,
-    undoable,
-)
+from contune.training import engine
 from contune.training.log import MetricsLog, load_checkpoint, save_checkpoint
 from contune.training.monitors import Guard, OnlineProbe, Watch
 from contune.training.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
 from contune.training.setup import Setup, epoch_indices, local_batch
 from contune.training.signals import Stopped, put_off
-
-if TYPE_CHECKING:
-    from contune.data.augment.simaugment import Crops
 
 AUGMENT_STREAM = 1
 USUAL_INTERVAL, LINES_OF_A_CURVE = 20, 50
@@ -70,12 +56,12 @@ class Trainer:
             self.mix = Mix(augment.mix, augment.mix_alpha, augment.mix_probability, setup.num_classes)
         self.views_per_step = self.optim.batch_images * len(self.augmenter.policies)
         fusable = False
-        if can_capture(setup.device):
+        if engine.can_capture(setup.device):
             from contune.models.fused_norm import has_norms_to_fuse
 
             fusable = has_norms_to_fuse(method)
         in_chunks = self.optim.micro_batch > 0
-        self.engine = choose_engine(
+        self.engine = engine.choose_engine(
             self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable, in_chunks=in_chunks
         )
         if self.engine.fused:
@@ -84,7 +70,7 @@ class Trainer:
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
         if self.engine.compiled:
-            self.model = compiled(self.model)
+            self.model = engine.compiled(self.model)
         optim, rates = self.optim, None
         if optim.layer_decay < 1 or optim.freeze_epochs:
             rates = layer_rates(method.encoder, optim.layer_decay)
@@ -99,14 +85,14 @@ class Trainer:
         self.watch = Watch(method, Guard(self.run.on_nan), gradients=self.run.gradients, **sizes)
         self.generator = torch.Generator(setup.device)
         self.step, self.seconds, self.lr = 0, 0.0, optim.lr
-        self.run_step: Step = self._step
+        self.run_step: engine.Step = self._step
         if self.run.on_nan == "skip":
-            changed: list[Part] = [method, self.optimizer]
+            changed: list[engine.Part] = [method, self.optimizer]
             if self.probe is not None:
                 changed += [self.probe.classifier, self.probe.optimizer]
-            self.run_step = undoable(self._step, changed)
+            self.run_step = engine.undoable(self._step, changed)
         if self.engine.captured:
-            self.run_step = CapturedStep(self.run_step, self.generator)
+            self.run_step = engine.CapturedStep(self.run_step, self.generator)
 
     def open_log(self) -> MetricsLog:
         """For `fit`, from where `resume` left off."""
@@ -201,7 +187,9 @@ class Trainer:
         metrics = {"loss": output.loss, **output.metrics}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
-        return metrics | {CHECKED: torch.stack([output.loss.detach().float(), largest_gradient(self.method)])}
+        return metrics | {
+            engine.CHECKED: torch.stack([output.loss.detach().float(), engine.largest_gradient(self.method)])
+        }
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """This process's part of every batch from the current step on; a loader may read ahead."""
@@ -213,13 +201,8 @@ class Trainer:
                 done = max(0, first - epoch * self.steps_per_epoch)
                 yield from rows_SB[done:, self.rows]
 
-        def crops() -> "Iterator[Crops]":
-            """What a streaming loader cuts out of its pictures, drawn on the host from each step's own generator."""
-            for step in range(first, self.num_steps):
-                generator = mixed_generator(self.run.seed, AUGMENT_STREAM, step)
-                yield self.augmenter.crops(self.augmenter.draw(self.optim.batch_images, generator, self.rows))
-
-        return self.loader.batches(indices(), crops() if self.augmenter.begins_with_crops else None)
+        hosts = (mixed_generator(self.run.seed, AUGMENT_STREAM, step) for step in range(first, self.num_steps))
+        return self.loader.batches(indices(), self.augmenter.crops_of_steps(self.optim.batch_images, hosts, self.rows))
 
     def _save(self, started: float) -> None:
         """Checks every step first: weights that are not finite must not replace a good checkpoint."""

@@ -118,33 +118,30 @@ def blend(levels_BCHW: Tensor, other: Tensor, magnitude_B: Tensor) -> Tensor:
 # Operations on the levels of a channel as tables, so that a batch of different ones is one gather.
 
 
-def posterize(index_BCP: Tensor, bits_B: Tensor) -> Tensor:
+def posterize(level_L: Tensor, index_BCP: Tensor, bits_B: Tensor) -> Tensor:
     """Keeps the highest `bits_B` of the 8 bits."""
-    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
     return level_L - level_L.remainder(torch.exp2(8 - bits_B)[:, None, None])
 
 
-def solarize(index_BCP: Tensor, threshold_B: Tensor) -> Tensor:
+def solarize(level_L: Tensor, index_BCP: Tensor, threshold_B: Tensor) -> Tensor:
     """Inverts levels from the threshold on."""
-    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
     return torch.where(level_L >= threshold_B[:, None, None], TOP_LEVEL - level_L, level_L)
 
 
-def invert(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
-    return TOP_LEVEL - ops.count_to(ops.NUM_LEVELS, index_BCP.device)
+def invert(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+    return TOP_LEVEL - level_L
 
 
-def autocontrast(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+def autocontrast(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
     """Stretches each channel's range to 0…255; a channel of a single level stays."""
     low_BC1, high_BC1 = index_BCP.amin(2, keepdim=True).float(), index_BCP.amax(2, keepdim=True).float()
     flat_BC1 = low_BC1 == high_BC1
     scale_BC1 = torch.where(flat_BC1, 1.0, TOP_LEVEL / (high_BC1 - low_BC1))
     offset_BC1 = torch.where(flat_BC1, 0.0, low_BC1)
-    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
     return ((level_L - offset_BC1) * scale_BC1).clamp_(0, TOP_LEVEL).floor_()
 
 
-def equalize(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
+def equalize(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
     """Flattens each channel's histogram; a channel with too few levels stays."""
     counts_BCL = torch.zeros(*index_BCP.shape[:2], ops.NUM_LEVELS, dtype=torch.int32, device=index_BCP.device)
     one = ops.constant((1,), index_BCP.device, torch.int32)
@@ -154,18 +151,17 @@ def equalize(index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
     step_BC1 = below_BCL.gather(2, index_BCP.amax(2, keepdim=True)) // TOP_LEVEL
     # Whole numbers below 2^24 divided in float32 and rounded down are exact, and faster than in integers.
     table_BCL = (below_BCL + step_BC1 // 2).float().div_(step_BC1.clamp(min=1)).floor_()
-    level_L = ops.count_to(ops.NUM_LEVELS, index_BCP.device)
     return torch.where(step_BC1 == 0, level_L, table_BCL.clamp_(max=TOP_LEVEL))
 
 
-TABLES: dict[Op, Callable[[Tensor, Tensor], Tensor]] = {
+TABLES: dict[Op, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     Op.POSTERIZE: posterize,
     Op.SOLARIZE: solarize,
     Op.INVERT: invert,
     Op.AUTOCONTRAST: autocontrast,
     Op.EQUALIZE: equalize,
 }
-"""From the int64 levels of the channels and the magnitudes to tables that broadcast to (B, C, L)."""
+"""From all levels, the int64 levels of the channels and the magnitudes to tables that broadcast to (B, C, L)."""
 
 
 def look_up(index_BCP: Tensor, table: Tensor) -> Tensor:
@@ -206,7 +202,7 @@ def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tens
         op, magnitude_B = Op(kind), magnitude_BS[:, step].index_select(0, indices_B)
         if op in TABLES:
             index_BCP = some_BCHW.flatten(2).long()
-            table = TABLES[op](index_BCP, magnitude_B)
+            table = TABLES[op](ops.count_to(ops.NUM_LEVELS, some_BCHW.device), index_BCP, magnitude_B)
             return look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW)
         some_BCHW = some_BCHW.float()
         if op in BLENDED_WITH:
@@ -223,7 +219,7 @@ def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Ten
 
     A sample without the operation has a magnitude of 0, the identity table or the identity matrix.
     """
-    levels_BCHW = levels_BCHW.float()
+    levels_BCHW, level_L = levels_BCHW.float(), ops.count_to(ops.NUM_LEVELS, levels_BCHW.device)
     blend_BS = magnitude_BS * ((op_BS > LAST_MOVE) & (op_BS <= LAST_SIGNED))
     for step in range(op_BS.shape[1]):
         op_B, magnitude_B = op_BS[:, step], magnitude_BS[:, step]
@@ -232,9 +228,9 @@ def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Ten
             other = torch.where((op_B == op)[:, None, None, None], other_of(levels_BCHW), other)
         levels_BCHW = blend(levels_BCHW, other, blend_BS[:, step])
         index_BCP = levels_BCHW.flatten(2).long()
-        table = ops.count_to(ops.NUM_LEVELS, levels_BCHW.device)
+        table = level_L
         for op, table_of in TABLES.items():
-            table = torch.where((op_B == op)[:, None, None], table_of(index_BCP, magnitude_B), table)
+            table = torch.where((op_B == op)[:, None, None], table_of(level_L, index_BCP, magnitude_B), table)
         levels_BCHW = look_up(index_BCP, table).view_as(levels_BCHW)
         levels_BCHW = move(levels_BCHW, op_B, magnitude_B)
     return levels_BCHW

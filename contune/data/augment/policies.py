@@ -8,7 +8,7 @@ B: samples, V: views of one policy, C: channels, H, W: height, width.
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,7 @@ from contune.data.augment.autoaugment import AutoAugment, CropFlip
 from contune.data.augment.ops import TOP_LEVEL, Params, Policy
 from contune.data.augment.simaugment import Crops, SimAugment
 from contune.device import HAS_TRITON
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.settings import annotations_of, parse, ranged, split_assignment
 
 
@@ -152,16 +152,14 @@ def build_policy(text: str, *, image_size: int, channels: int) -> Policy:
     name, *assignments = text.split() or [""]
     if name.startswith(OWN_TRANSFORM):
         raise UserError(f"augment.policy={name} is a function of your own, which is not saved; set another policy")
-    if name not in POLICIES:
-        raise unknown("augmentation", name, POLICIES)
+    check_known("augmentation", name, POLICIES)
     policy_class, defaults = POLICIES[name]
     options: dict[str, Any] = {**defaults, "image_size": image_size, "channels": channels}
     annotations = annotations_of(policy_class)
     annotations["size"] = annotations.pop("image_size")
     del annotations["channels"]
     for option, value in map(split_assignment, assignments):
-        if option not in annotations:
-            raise unknown(f"option of augmentation {name!r},", option, annotations)
+        check_known(f"option of augmentation {name!r},", option, annotations)
         options["image_size" if option == "size" else option] = parse(value, annotations[option], f"{name} {option}")
     return policy_class(**options)
 
@@ -203,10 +201,8 @@ class Augmenter:
 
         rows: which of the images to return parameters for. A rank needs only some of what is drawn for all.
         """
-        params = []
-        for policy, views in self.views_of.items():
-            params.append(policy.draw(num_samples * len(views), generator))
-        return self._some(params, rows)
+        drawn = [policy.draw(num_samples * len(views), generator) for policy, views in self.views_of.items()]
+        return self._some(drawn, rows)
 
     def _some(self, params: list[Params], rows: slice) -> list[Params]:
         """The parameters of some of the images."""
@@ -252,10 +248,16 @@ class Augmenter:
             results |= dict(zip(views, together.chunk(len(views)), strict=True))
         return [results[view] for view in range(len(self.policies))]
 
-    @property
-    def begins_with_crops(self) -> bool:
-        """Whether decoders have anything to crop. Otherwise every view sees the same resized image."""
-        return any(policy.begins_with_crop for policy in self.policies)
+    def crops_of_steps(
+        self, num_samples: int, generators: Iterable[torch.Generator], rows: slice = slice(None)
+    ) -> Iterator[Crops] | None:
+        """What a streaming loader cuts out of its pictures, drawn on the host from each step's own generator.
+
+        None if decoders have nothing to crop: then every view sees the same resized image.
+        """
+        if not any(policy.begins_with_crop for policy in self.policies):
+            return None
+        return (self.crops(self.draw(num_samples, generator, rows)) for generator in generators)
 
     def crops(self, params: list[Params]) -> Crops:
         """The crops among parameters that were drawn on the CPU."""
