@@ -14,7 +14,6 @@ from PIL import Image
 from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
 import contune as library
 from contune.api import Run
@@ -80,7 +79,6 @@ def assert_same_run(folder: Path, expected: Path) -> None:
         pytest.param(lambda path: str(path), id="a path"),
         pytest.param(lambda path: (X, Y), id="arrays"),
         pytest.param(lambda path: (torch.from_numpy(X)[:, None] / 255, [str(y) for y in Y]), id="floats, strings"),
-        pytest.param(lambda path: TensorDataset(torch.from_numpy(X[:, None]), torch.from_numpy(Y)), id="TensorDataset"),
         pytest.param(lambda path: Items(Image.fromarray), id="a Dataset of PIL images"),
         pytest.param(lambda path: table(), id="a Hugging Face dataset"),
     ],

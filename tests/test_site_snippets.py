@@ -1,5 +1,6 @@
 """The README and the pages of the site are true: the program understands their commands, and their Python runs."""
 
+import shutil
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,11 @@ def write_photos(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(digits_run: tuple[Path, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader's folder: photos/ with two classes, runs/photos and runs/digits, all of it tiny."""
     place = tmp_path_factory.mktemp("reader")
     write_photos(place / "photos")
-    train(place / "runs" / "digits", "digits", "optim.epochs=1", "data.val_fraction=0.8", "optim.batch_images=32")
+    shutil.copytree(digits_run[0], place / "runs" / "digits")
     train(place / "runs" / "photos", "images", f"data.path={place / 'photos'}", *SMALL)
     return place
 
@@ -79,6 +80,8 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: list[Snippet], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
+    small = ("data.val_fraction=0.8", "optim.batch_images=32")
+    monkeypatch.setitem(RECIPES, "digits", lambda recipe=RECIPES["digits"]: recipe().override(small))
     names: dict[str, Any] = {"__name__": "a page"}
     for snippet in page:
         code = compile(snippet.text, str(snippet), "exec", flags=0)

@@ -59,6 +59,7 @@ METHOD_STYLES = {
     "simclr": MethodStyle("SimCLR", ORANGE, "s"),
     "tcl auto": MethodStyle("TCL auto", PURPLE, "p"),
     "tcl, k1 = 500": MethodStyle("TCL, k1 = 500", BLUE, "s"),
+    "tcl, k1 = 5000": MethodStyle("TCL, k1 = 5000", INK, "o"),
     "sincere": MethodStyle("SINCERE", SKY, "X"),
     "eps-supinfonce": MethodStyle("ε-SupInfoNCE", ORANGE, "P"),
     "dcl": MethodStyle("DCL", MUTED, "v"),

@@ -92,7 +92,7 @@ def test_every_method_has_a_golden_curve() -> None:
 
 @pytest.mark.parametrize("name", GOLDEN["digits"]["curves"])
 def test_the_first_steps_of_every_method(name: str) -> None:
-    compare(digits_curve(name, 3), "digits", name)
+    compare(digits_curve(name, 2), "digits", name)
 
 
 @pytest.mark.slow
