@@ -123,13 +123,6 @@ def test_a_failed_run_is_a_trial_unless_nothing_ever_ran(tmp_path: Path, monkeyp
 # --how search
 
 
-def test_the_defaults_come_first(tmp_path: Path) -> None:
-    trials = find(made_up(tmp_path, accuracy=lambda v: 99.0 if v == Values(500, 1) else 50.0))
-    assert [trial.values for trial in trials[:3]] == [Values(500, 1), AUTO_VALUES, Values(5000, 1)]
-    assert [trial.why for trial in trials[:3]] == [OWN, AUTO, PAPER]
-    assert best(trials) is trials[0]
-
-
 def test_a_repeated_search_asks_for_the_same_values(tmp_path: Path) -> None:
     """So an interrupted one resumes: the runner reuses finished runs."""
     with pytest.raises(KeyboardInterrupt):
@@ -148,12 +141,6 @@ def test_ranges_and_time_are_kept(tmp_path: Path) -> None:
         assert 10 <= float(trial.values.k1) <= 100
         assert 1.5 <= float(trial.values.k2) <= 2
     assert find(made_up(tmp_path / "b", until=0.0)) == []
-
-
-def test_without_optuna_the_message_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    with pytest.raises(UserError, match="pip install"):
-        find(made_up(tmp_path))
 
 
 # --how paper

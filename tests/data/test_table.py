@@ -112,7 +112,7 @@ def test_a_run_with_several_label_columns(tmp_path: Path) -> None:
     columns = ("--label-column", "light,parity")
     assert contune("check", photos, *columns).code == 0
     settings = [f"data.path={photos}", "data.label_column=light,parity", "data.image_size=8", "optim.batch_images=8"]
-    settings += ["model.encoder=resnet-mini", "run.loggers=none", "eval.start=false"]
+    settings += ["model.encoder=resnet-mini", "run.loggers=none", "eval.start=false", "eval.online=true"]
     outcome = contune("doctor", "images", *settings)
     assert outcome.code == 0, outcome.out
     run = tmp_path / "run"

@@ -1,6 +1,5 @@
 """metrics.jsonl, the curves that result.json keeps, the revision of the code, and checkpoints."""
 
-import subprocess
 import sys
 from collections.abc import Callable
 from math import inf, nan
@@ -13,18 +12,15 @@ from command_line import PLAIN, read_json
 from command_line import contune as contune_command
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
-import contune
 from contune.config import Config
 from contune.errors import UserError
 from contune.training.log import (
     MetricsLog,
     downsampled,
-    git_revision,
     load_checkpoint,
     read_checkpoint,
     read_metrics,
     save_checkpoint,
-    versions,
 )
 
 
@@ -139,22 +135,6 @@ def test_curves_are_means_of_neighboring_lines() -> None:
     assert downsampled(gaps, max_points=2) == {"epoch": [1.5, 3.5], "loss": [None, 1.0]}
     assert downsampled([]) == downsampled([{"epoch": 1.0, "lr": 0.1}]) == {}
     assert downsampled([{"epoch": 1 / 3, "theorem1_share": 0.123456789}])["theorem1_share"] == [0.12346]
-
-
-def test_the_revision_is_that_of_this_code_and_of_no_other_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An installed package is an untracked file in somebody else's repository."""
-    assert versions()["torch"] == torch.__version__
-    monkeypatch.delenv("CONTUNE_REVISION", raising=False)
-    (tmp_path / "__init__.py").write_text("")
-    git = ("git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b")
-    for command in (("init", "-q"), ("commit", "--allow-empty", "-qm", "theirs")):
-        subprocess.run([*git, *command], check=True)
-    monkeypatch.setattr(contune, "__file__", str(tmp_path / "__init__.py"))
-    assert git_revision() is None
-    monkeypatch.setenv("CONTUNE_REVISION", "abc")
-    assert git_revision() == "abc"
 
 
 # Checkpoints: one of two files is always complete, and a damaged one is noticed.

@@ -3,24 +3,20 @@
 import errno
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import torch.nn.functional as F
-from command_line import PLAIN, read_json, read_lines, train
+from command_line import read_json, train
 from pictures import write_classes, write_flat
 
 from contune import files
-from contune.data import ImageSet, load_dataset
 from contune.errors import UserError
 from contune.eval.measures import START
 from contune.recipes import RECIPES
 from contune.report.page import write_report
 from contune.run import RunFolder
-from contune.training import log, session, setup
+from contune.training import log, session
 from contune.training.session import evaluate_run
 
 SMALL = ("data.val_fraction=0.6", "eval.linear=none", "eval.start=false", "run.loggers=none")
@@ -143,28 +139,3 @@ def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_i
     assert not list(folder.path.glob("*.part"))
     assert train_it()["measures"]
     assert (folder.path / name).exists()
-
-
-def test_several_labels_per_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Digits that are labeled twice, by what they are and as even or odd: a matrix of labels."""
-
-    def labeled_twice(images: ImageSet | None) -> ImageSet | None:
-        if images is None or images.labels is None:
-            return images
-        parts = [F.one_hot(images.labels, 10), F.one_hot(images.labels % 2, 2)]
-        return replace(images, labels=torch.cat(parts, dim=1).float())
-
-    digits = load_dataset("digits", val_fraction=0.8)
-    parts = {name: labeled_twice(getattr(digits, name)) for name in ("train", "test", "val")}
-    dataset = replace(digits, class_names=(*digits.class_names, "even", "odd"), **parts)  # type: ignore[arg-type]
-    monkeypatch.setattr(setup, "load_dataset", lambda *_, **__: dataset)
-    config = RECIPES["digits"]().override(["eval.online=true", "augment.mix=cutmix", "optim.batch_images=32", *PLAIN])
-    config.override(["optim.epochs=4", "run.report=true"])
-    result = session.train(config, tmp_path / "tcl", write_report=write_report)
-    assert 50 < result["linear_map"] == result["measures"][0]["map"]
-    assert result["measures"][0]["per_class"].keys() == set(dataset.class_names)
-    assert read_lines(tmp_path / "tcl")[-1]["online_top1"] > 0.5
-    assert "training report" in (tmp_path / "tcl" / "report.html").read_text()
-    config.override(["method.name=cross-entropy", "optim.epochs=1", "eval.linear=none"])
-    measures = {one["name"]: one for one in session.train(config, tmp_path / "ce")["measures"]}
-    assert measures["classifier"]["map"] > 20, "chance is 14"

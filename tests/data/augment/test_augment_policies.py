@@ -163,25 +163,6 @@ def test_gradients_flow_after_an_evaluation_in_inference_mode() -> None:
     torch.testing.assert_close(images.grad[0, :, 0, 0], 1 / torch.tensor(std))
 
 
-def test_views_come_in_the_order_of_their_policies() -> None:
-    strong, weak = policy("simaugment"), policy("crop-flip")
-    augmenter = Augmenter([strong, weak, strong, policy("none")], MEAN, STD)
-    images = random_images(6, 3, SIZE, SIZE)
-    params = augmenter.draw(6, generator())
-    views = augmenter.apply(images, params)
-    assert len(views) == 4
-    assert len(params) == 3
-    first, second = ({name: value[rows] for name, value in params[0].items()} for rows in (slice(6), slice(6, 12)))
-    for kind, drawn, view in zip(augmenter.policies, (first, params[1], second, params[2]), views, strict=True):
-        torch.testing.assert_close(view, normalize(kind.apply(images, drawn), MEAN, STD), rtol=0, atol=1e-5)
-        assert view.is_contiguous()
-    assert views[0].untyped_storage().data_ptr() == views[2].untyped_storage().data_ptr()
-    assert (views[0] != views[2]).flatten(1).any(1).all()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert all(map(torch.equal, views, augmenter.apply(images, params)))
-    assert {view.dtype for view in augmenter.apply(images, params, torch.bfloat16)} == {torch.bfloat16}
-
-
 def test_ranks_with_slices_of_one_draw_see_the_whole_batch() -> None:
     kind = policy("autoaugment")
     augmenter = Augmenter([kind, kind, policy("simaugment")], MEAN, STD)
@@ -251,18 +232,3 @@ def test_mixed_views_are_what_their_labels_say(kind: str) -> None:
             height, width = (pasted.amax(0) - pasted.amin(0) + 1).tolist()
             assert (height, len(pasted)) == (width, height * width)
             assert len(view.unique()) == (1 if len(pasted) == SIZE**2 else 2)
-
-
-def test_how_much_is_mixed() -> None:
-    views, labels_N = [torch.rand(4000, 1, 4, 4)], torch.arange(4000) % 2
-    plain, one_hot = Mix("cutmix", 1.0, 0.0, 2)(views, labels_N, generator())
-    assert torch.equal(plain[0], views[0])
-    assert one_hot is not None
-    assert torch.equal(one_hot.argmax(dim=1), labels_N)
-    for alpha in (0.2, 1.0, 4.0):
-        _, labels_NK = Mix("mixup", alpha, 1.0, 4000)(views, torch.arange(4000), generator())
-        assert labels_NK is not None
-        own_N = labels_NK.diagonal()
-        assert own_N.mean() == pytest.approx(0.5, abs=0.02)
-        assert own_N.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.06)
-    assert Mix("mixup", 1.0, 1.0, 0)(views, None, generator())[1] is None
