@@ -44,8 +44,8 @@ GRID = all_pairs(
 )
 LARGE = [
     Case(1, 64),
-    Case(300, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
-    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=300),
+    Case(200, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
+    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=200),
     Case(30, 1030, "two", 0.1, 5000.0, 1.0, reduction="sum"),
 ]
 SMALL = all_pairs(
