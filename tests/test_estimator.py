@@ -180,6 +180,7 @@ CHECKS = (
 """All but those about tables: data frames, sparse or infinite values, one feature, sample weights."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS)
 def test_scikit_learns_own_checks(name: str) -> None:
     estimator = OnRows("resnet-mini", epochs=1, batch_size=4, augmentation="digits", random_state=0)

@@ -39,10 +39,3 @@ def test_public_names_are_there_and_others_are_an_attribute_error() -> None:
         assert getattr(contune, name) is not None
     with pytest.raises(AttributeError, match="module 'contune' has no attribute 'tcl'"):
         _ = contune.tcl
-
-
-def test_torchvision_works_whatever_torch_it_meets() -> None:
-    from contune.device import timm, torchvision
-
-    assert callable(torchvision.transforms.functional.resize)
-    assert timm.is_model("resnet18")

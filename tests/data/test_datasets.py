@@ -200,9 +200,9 @@ def test_imagenet100(tmp_path: Path) -> None:
 
 # Broken files: real images of which one in twenty is broken in one of ten ways.
 
-NUM, EVERY = 400, 20
+NUM, EVERY = 200, 20
 TRAINING = ("images", "data.image_size=8", "data.channels=1", "model.encoder=resnet-mini", "augment.policy=digits",
-            "optim.batch_images=64", "optim.epochs=1", "run.log_every=1", *PLAIN, "eval.linear=none")  # fmt: skip
+            "optim.batch_images=32", "optim.epochs=1", "run.log_every=1", *PLAIN, "eval.linear=none")  # fmt: skip
 Places = tuple[Path, Path, dict[str, str]]
 
 

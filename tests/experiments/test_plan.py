@@ -90,7 +90,7 @@ def test_a_real_experiment_leaves_runs_a_table_and_a_figure(tmp_path: Path, monk
 SAVED = sorted(path.parent for path in RESULTS.glob(f"*/{ABOUT}"))
 
 
-@pytest.mark.parametrize("name", ["fig-k1", "ssl-digits", "table1-digits", "ci-digits"])
+@pytest.mark.parametrize("name", ["fig-k1", "table1-digits", "ci-digits"])
 def test_results_are_drawn_with_their_own_settings(name: str, tmp_path: Path) -> None:
     """One of each kind of figure, from the folder of the experiment or from all results."""
     source = RESULTS if name == "fig-k1" else RESULTS / name

@@ -34,8 +34,7 @@ def write_run(folder: Path, of: EncoderSpec) -> ImageEncoder:
     """A folder with an encoder whose batch-norm has seen images, so that its statistics are not the initial ones."""
     torch.manual_seed(0)
     encoder = ImageEncoder(of.build(), of).train()
-    for _ in range(3):
-        encoder(real_images(of.image_size, of.channels))
+    encoder(real_images(of.image_size, of.channels))
     encoder.eval()
     folder.mkdir(parents=True, exist_ok=True)
     save_encoder(folder / ENCODER_FILE, encoder.backbone, of)

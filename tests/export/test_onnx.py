@@ -26,6 +26,7 @@ def test_resizing_gives_the_levels_that_the_encoder_sees(side: int) -> None:
     assert torch.equal(onnx.axis_weights(33, 33), torch.eye(33))
 
 
+@pytest.mark.slow
 def test_features_and_probabilities_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = write_run(tmp_path, SMALL_GRAY)
     names = ("ä", "b", "c")

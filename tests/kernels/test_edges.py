@@ -127,8 +127,8 @@ def test_an_embedding_too_long_to_measure_is_no_zero_vector(way: Way) -> None:
 @pytest.mark.parametrize(("bad", "temperature"), [(math.nan, 0.1), (math.inf, 0.01)])
 @pytest.mark.parametrize("loss_of", [*EVERY_LOSS.values(), supcon_in])
 def test_what_is_not_a_number_goes_in_and_comes_out(way: Way, bad: float, temperature: float, loss_of: LossOf) -> None:
-    z, labels = rows(40), torch.arange(40) % 3
-    z[34, 2] = bad
+    z, labels = rows(20), torch.arange(20) % 3
+    z[14, 2] = bad
     loss, grad = solved(way, z, labels, loss_of=loss_of, temperature=temperature)
     assert loss.isnan()
     assert grad.isnan().all()

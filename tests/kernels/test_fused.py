@@ -44,17 +44,17 @@ GRID = all_pairs(
 )
 LARGE = [
     Case(1, 64),
-    Case(300, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
-    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=300),
+    Case(200, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
+    Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=200),
     Case(30, 1030, "two", 0.1, 5000.0, 1.0, reduction="sum"),
 ]
 SMALL = all_pairs(
     num=(1, 16, 70),
     dim=(8, 100, 256),
-    classes=("one", "two", "half", "all"),
+    classes=("one", "half", "all"),
     temperature=(0.05, 0.1, 1.0),
-    k1=(0.0, 0.5, 5000.0, 1e6),
-    k2=(0.5, 1.0, 1.5),
+    k1=(0.0, 0.5, 1e6),
+    k2=(0.5, 1.5),
     variant=("out", "in"),
     reduction=("sum", "mean"),
     layout=("plain", "turned", "gaps"),
@@ -123,8 +123,9 @@ def test_small_batches_are_float64_to_their_tolerance(case: Case, at_once: list[
     assert at_once == [case.num]
 
 
-@pytest.mark.parametrize("processors", [1, 1000])
-@pytest.mark.parametrize("case", ROADS, ids=str)
+@pytest.mark.parametrize(
+    ("case", "processors"), [*((case, 1000) for case in ROADS), *((case, 1) for case in ROADS[:8])], ids=str
+)
 def test_splits_of_the_columns_pieces_and_sorting_change_nothing(
     case: Case, processors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

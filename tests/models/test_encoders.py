@@ -20,9 +20,7 @@ def feature_map_sizes(encoder: nn.Module, channels: int, image_size: int) -> tup
     return sizes[0], sizes[1]
 
 
-@pytest.mark.parametrize(
-    ("name", "num_features"), [("resnet18", 512), ("resnet34", 512), ("resnet50", 2048), ("resnet101", 2048)]
-)
+@pytest.mark.parametrize(("name", "num_features"), [("resnet18", 512), ("resnet50", 2048)])
 def test_the_papers_resnets_have_their_feature_sizes(name: str, num_features: int) -> None:
     encoder = build_encoder(name)
     with torch.no_grad():

@@ -29,7 +29,9 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found.detach().double() - expected).norm() / expected.norm())
 
 
-@pytest.mark.parametrize(("shape", "add", "relu"), list(product(SHAPES, [False, True], [False, True])))
+@pytest.mark.parametrize(
+    ("shape", "add", "relu"), [*product(SHAPES[:1], [False, True], [False, True]), *product(SHAPES[1:], [True], [True])]
+)
 def test_the_kernels_are_the_formula(shape: tuple[int, int, int], add: bool, relu: bool) -> None:
     x, residual, g = 2 * image_like(shape, 0) + 3, image_like(shape, 1), image_like(shape, 2)
     num_channels = shape[1]
@@ -68,7 +70,11 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "floor"), [("resnet-mini", torch.bfloat16, 1e-2), ("bottlenecks", torch.float32, 1e-5)]
+    ("name", "dtype", "floor"),
+    [
+        pytest.param("resnet-mini", torch.bfloat16, 1e-2, marks=pytest.mark.slow),
+        ("bottlenecks", torch.float32, 1e-5),
+    ],
 )
 def test_a_resnet_is_as_near_to_float64_as_before(name: str, dtype: torch.dtype, floor: float) -> None:
     """Triton's interpreter truncates to bfloat16 where a GPU rounds."""

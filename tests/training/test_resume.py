@@ -26,7 +26,7 @@ from contune.training.trainer import Trainer
 RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.9", "optim.batch_images=16", "eval.linear=none",
        "eval.online=true", "augment.mix=cutmix")  # fmt: skip
 STEPS = 3 * 5
-WITH_STATE = ("byol", "swav")
+WITH_STATE = ("swav",)
 """Methods with a network or a queue beside the trained one; `make test-slow` tests the others."""
 KILLS = 50
 

@@ -114,7 +114,7 @@ def test_attributes_set_from_python_are_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html"]
+    "name", ["config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json"]
 )
 def test_a_full_disk_stops_the_run_with_an_error_and_the_same_command_finishes_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,8 +18,8 @@ from small_heads import small_heads_as_text
 
 from contune.training.log import read_checkpoint
 
-RUN = ("digits", "optim.epochs=2", "data.val_fraction=0.6", "model.norm=group", "run.log_every=1", "eval.linear=none")
-"""Without batch-norm, whose statistics are shared on GPUs only; five steps an epoch."""
+RUN = ("digits", "optim.epochs=2", "data.val_fraction=0.7", "model.norm=group", "run.log_every=1", "eval.linear=none")
+"""Without batch-norm, whose statistics are shared on GPUs only; four steps an epoch."""
 RATES = {"tcl": 3e-4, "supcon": 3e-4, "simclr": 3e-4, "cross-entropy": 1e-4, "npair": 3e-4}
 RATES |= {"vicreg": 1e-5, "barlow-twins": 5e-6, "w-mse": 3e-5, "arb": 1e-4}
 RATES |= {"byol": 1e-4, "simsiam": 5e-3, "moco-v2": 3e-4, "ressl": 3e-4}
@@ -70,7 +70,7 @@ def assert_two_follow_one(method: str, tmp_path: Path, more: Sequence[str], shar
         [{key: value for key, value in line.items() if key not in OF_ITS_OWN_VIEWS} for line in read_lines(folder)]
         for folder in (alone, shared)
     )
-    assert [line["step"] for line in two] == list(range(1, 11))
+    assert [line["step"] for line in two] == [line["step"] for line in one]
     assert abs(one[0]["loss"] - one[-1]["loss"]) > 1e-3, "a loss that stands still would prove nothing"
     for line, other in zip(one, two, strict=True):
         assert other == pytest.approx(line, rel=1e-5, abs=1e-5), line["step"]

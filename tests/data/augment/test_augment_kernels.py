@@ -61,7 +61,7 @@ def with_steps(policy: Policy, steps: list[tuple[Op, Op]]) -> Params:
     return drawn(policy, len(steps)) | {"op": ops, "magnitude": torch.tensor(values)}
 
 
-@pytest.mark.parametrize(("channels", "size"), [(3, 32), (3, 17), (1, 8)])
+@pytest.mark.parametrize(("channels", "size"), [(3, 17), (1, 8)])
 def test_every_operation(channels: int, size: int) -> None:
     policy = AutoAugment(image_size=size, channels=channels)
     params = with_steps(policy, [(op, Op.IDENTITY) for op in Op for _ in range(4)])
@@ -154,14 +154,13 @@ def test_every_size(interpolation: Any, channels: int, height: int, width: int, 
 @pytest.mark.parametrize("name", list(ALWAYS))
 def test_each_option_alone(name: str) -> None:
     policy = SimAugment(image_size=20, channels=3, **NOTHING | ALWAYS[name])
-    assert_close(policy, random_images(3, 3, 24, 17), drawn(policy, 3))
+    assert_close(policy, random_images(2, 3, 24, 17), drawn(policy, 2))
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_jitter_in_every_order(channels: int) -> None:
-    policy = SimAugment(image_size=16, channels=channels, **NOTHING | {"jitter_probability": 1.0})
+def test_jitter_in_every_order() -> None:
+    policy = SimAugment(image_size=16, channels=3, **NOTHING | {"jitter_probability": 1.0})
     params = drawn(policy, 24) | {"jitter_order": torch.tensor(list(permutations(range(4))))}
-    assert_close(policy, random_images(24, channels, 16, 16), params)
+    assert_close(policy, random_images(24, 3, 16, 16), params)
 
 
 def test_hue_of_gray_flat_and_pure_colors() -> None:
