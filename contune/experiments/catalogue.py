@@ -32,9 +32,13 @@ OTHERS = (
     "What others report: the paper measured TCL and quotes published numbers for the other methods. solo-learn reports "
     "an online probe; its number for ARB is from ARB's authors."
 )
+BALANCES = (
+    "Sampler: batches with as many images of each class; weights: anchors of rare classes count more. Probes learn "
+    "from the same images, unweighted."
+)
 OF_PHOTOS = (
-    "TCL auto is the recipe: TCL, a classifier with weight 3, and at least four images of each class in a batch. "
-    "Cross-entropy trains the classifier alone, on random batches."
+    "With classifier: the recipe `images` or `images-finetune` as it is, with a classifier of weight 3 and at least "
+    "four images of each class in a batch. Cross-entropy trains the classifier alone, on random batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
@@ -155,9 +159,9 @@ def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
     rows = {
         CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
-        SUPCON: ("method.name=supcon",),
-        "TCL auto alone": ("method.cross_entropy=0",),
-        "TCL auto": (),
+        "SupCon, with classifier": ("method.name=supcon",),
+        "TCL auto": ("method.cross_entropy=0",),
+        "TCL auto, with classifier": (),
         untrained: ("optim.epochs=0", "method.cross_entropy=0"),
     }
     return tuple(
@@ -282,7 +286,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
     ),
     "ci-digits": Experiment(
-        title="Cross-entropy, SupCon and TCL over seeds, handwritten digits",
+        title="Cross-entropy, SupCon and TCL over seeds, handwritten digits, 10 epochs",
         summary="The same over five seeds on handwritten digits: intervals and paired tests; a CPU, four minutes.",
         rows=tuple(_row("digits", method) for method in (CROSS_ENTROPY, SUPCON, TCL)),
         overrides=("optim.epochs=10",),
@@ -317,7 +321,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=_long_tail("cifar100-lt", "cifar100-lt"),
         num_seeds=3,
         layout="seeds",
-        notes=("500 to 5 training images per class (Cui et al. 2019). Probes learn from the same images, unweighted.",),
+        notes=("500 to 5 training images per class (Cui et al. 2019). " + BALANCES,),
     ),
     "long-tail-digits": Experiment(
         title="SupCon and TCL on long-tailed digits",
@@ -326,7 +330,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         overrides=("data.imbalance=20", "optim.epochs=40"),
         num_seeds=3,
         layout="seeds",
-        notes=("90 to 4 training images per class. Probes learn from the same images, unweighted.",),
+        notes=("90 to 4 training images per class. " + BALANCES,),
     ),
     "photos": Experiment(
         title="TCL and cross-entropy on photos, from scratch",

@@ -193,8 +193,8 @@ class Outcome:
         if not seeds:
             return None
         a, b = ([value for runs in each.values() for value in runs] for each in (mine, theirs))
-        if min(len(a), len(b)) > 1 and (len(a) > len(mine) or len(b) > len(theirs)):
-            return welch(a, b)
+        if len(a) > len(mine) or len(b) > len(theirs):
+            return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
         return paired([mean(mine[seed]) for seed in seeds], [mean(theirs[seed]) for seed in seeds])
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -141,7 +141,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     if shots:
         notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
     columns = ["method", *(_title(outcomes, column) for column in measures)]
-    columns += [*(f"{shot} %" for shot in shots), "runs", "p"]
+    columns += [*(f"{shot} %" for shot in shots), "runs", "p of the first"]
     shown = slice(-1) if shots else slice(None)
     return Table(columns=columns[shown], rows=[row[shown] for row in rows], notes=notes)
 
@@ -190,7 +190,7 @@ def measure_of(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
 
 def _title(outcomes: Iterable[Outcome], column: str = TOP1) -> str:
     """Of a column of accuracies."""
-    return "R@1 %" if column == RECALL else f"{measure_of(outcomes, column)}, top-1 %".removeprefix(", ")
+    return "Recall@1, %" if column == RECALL else f"{measure_of(outcomes, column)}, top-1 %".removeprefix(", ")
 
 
 def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = TOP1) -> str:
@@ -226,7 +226,10 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     results = [result for each in outcomes for result in each.results]
     notes = []
     if results:
-        notes.append(f"Top-1 accuracy on the {results[0]['split']} split after the last epoch; the highest in bold.")
+        notes.append(
+            f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
+            "Bold marks the highest, which may lead by chance."
+        )
         if any(len(each.trained) >= FEW for each in outcomes):
             notes.append("± is the 95 % confidence interval over runs (Student's t), from three runs on.")
         few = [found[0] for each in outcomes if 0 < len(found := each.scores(columns[0])) < FEW]

