@@ -55,6 +55,7 @@ def test_features_are_better_than_what_they_started_from(
     assert not list(folder.iterdir()), "nothing is left behind"
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_is_stored_without_outputs() -> None:
     cells = json.loads((EXAMPLES / "notebook.ipynb").read_text())["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]

@@ -74,7 +74,6 @@ WAYS = {
     "chunked": (torch.float64, "high", 1e-10),
     "chunked, float32": (torch.float32, "high", 1e-5),
     "fused, high": (torch.float32, "high", 1e-5),
-    "fused, fast": (torch.float32, "fast", 2e-3),
 }
 
 

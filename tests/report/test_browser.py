@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up_runs import finished_run, report, unevaluated_run, unlabelled_run
+from made_up_runs import finished_run, report, unevaluated_run
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -23,7 +23,6 @@ FLAGS = (
 )
 RUNS = {
     "labelled": finished_run(),
-    "no labels": unlabelled_run(),
     "no test split": unevaluated_run(),
     "long names": finished_run(
         300, 100, class_name="a_class_with_a_rather_long_unbroken_name_{}", name="/x" * 80 + "{}"

@@ -14,10 +14,9 @@ from contune.report.style import METHOD_STYLES
 
 TCL = METHOD_STYLES["tcl"]
 RUNS = {
-    "labelled": (finished_run(), "misclassified 12 of 60"),
+    "labelled": (finished_run() | {"skipped": [("a.png", "truncated")]}, "misclassified 12 of 60"),
     "no labels": (unlabelled_run(), "no labels"),
     "no test split": (unevaluated_run(), "no test split"),
-    "one class": (finished_run(30, 1), "misclassified 0 of 30"),
     "one image": (finished_run(1, 2), "at least 5 images"),
     "a hundred classes": (finished_run(300, 100), "worst 30 of 100"),
     "photos": (finished_run(20, 3, side=200, channels=3), "TCL on toy"),
@@ -26,7 +25,6 @@ RUNS = {
     "collapsed": (finished_run() | {"features_MD": torch.ones(60, 3)}, "collapsed"),
     "diverged": (finished_run() | {"features_MD": torch.full((60, 3), torch.nan)}, "diverged"),
     "several labels": (finished_run() | {"images": image_set(torch.eye(3)[torch.arange(60) % 3], 60)}, "t-SNE of 60"),
-    "broken images": (finished_run() | {"skipped": [("a.png", "truncated")]}, "truncated"),
 }
 
 
