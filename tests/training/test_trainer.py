@@ -54,7 +54,7 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
 
 def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) -> None:
     results = {
-        online: train(tmp_path / online, *SMALL, f"eval.online={online}", "optim.epochs=4")
+        online: train(tmp_path / online, *LARGER, f"eval.online={online}", "optim.epochs=2")
         for online in ("true", "false")
     }
     scores = {online: {score["name"]: score for score in result["measures"]} for online, result in results.items()}
