@@ -242,6 +242,7 @@ def test_a_run_is_trained_further_on_the_schedule_of_all_its_epochs(by_command: 
     assert read_json(by_command / "result.json")["epochs"] == 2
 
 
+@pytest.mark.slow
 def test_with_a_constant_rate_an_extended_run_equals_a_long_one(tmp_path: Path) -> None:
     settings = SMALL | {"optim.schedule": "constant", "optim.warmup_epochs": 0, "eval.every": 0}
     run = library.train((X, Y), out=tmp_path / "grown", **settings)

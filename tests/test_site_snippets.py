@@ -80,8 +80,8 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: list[Snippet], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    small = ("data.val_fraction=0.8", "optim.batch_images=32")
-    monkeypatch.setitem(RECIPES, "digits", lambda recipe=RECIPES["digits"]: recipe().override(small))
+    digits = RECIPES["digits"]().override(["data.val_fraction=0.8", "optim.batch_images=32"])
+    monkeypatch.setitem(RECIPES, "digits", lambda: digits)
     names: dict[str, Any] = {"__name__": "a page"}
     for snippet in page:
         code = compile(snippet.text, str(snippet), "exec", flags=0)

@@ -33,8 +33,6 @@ from contune.training.trainer import Trainer
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 LONG, LONGER = STEPS_WORTH_COMPILING, STEPS_WORTH_MORE_THAN_FUSED
-QUICK = ("tcl",)
-"""One of each kind; `make test-slow` tests the others."""
 NAN, INF = float("nan"), float("inf")
 
 
@@ -74,7 +72,8 @@ def test_processes_that_share_a_gpu_train_eagerly(name: str, monkeypatch: pytest
     assert str(choose_engine(name, device=CUDA, num_steps=LONGER, fusable=True)) == "eager"
 
 
-@pytest.mark.parametrize("name", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the compiler's front end, which finds what it cannot trace; its code generator is torch's to test."""
     torch.compiler.reset()
