@@ -29,9 +29,15 @@ NUM_STEPS = 3
 DIM = 128
 
 
-def measured(config: Config, device: torch.device, size: int) -> Row:
-    """Milliseconds of a step, and its peak memory, after enough steps to capture a CUDA graph."""
+def measured(config: Config, device: torch.device, size: int, memory: float) -> Row:
+    """Milliseconds of a step and its peak memory, after enough steps to capture a CUDA graph.
+
+    A step in chunks may use `memory` GiB.
+    """
     release_memory(device)
+    if device.type == "cuda":
+        whole = torch.cuda.get_device_properties(device).total_memory / 2**30
+        torch.cuda.set_per_process_memory_fraction(memory / whole if config.optim.micro_batch else 1.0, device)
     trainer, batches = synthetic_trainer(config, image_size=size, num_images=config.optim.batch_images)
     on_gpu = device.type == "cuda"
     for _ in range(5 if trainer.engine.captured else 1):
@@ -80,7 +86,8 @@ def main() -> None:
     options.add_argument("--size", type=int, default=224, help="side of the images [default: 224]")
     options.add_argument("--views", type=int, default=8192, help="in a cached step, two of each image [default: 8192]")
     options.add_argument("--direct", type=int, default=512, help="views in a direct step [default: 512]")
-    options.add_argument("--micro-batch", type=numbers, default=[64, 128], help="[default: 64,128]")
+    options.add_argument("--micro-batch", type=numbers, default=[256, 384], help="[default: 256,384]")
+    options.add_argument("--memory", type=float, default=24.0, help="GiB that a cached step may use [default: 24]")
     options.add_argument("--compared", type=int, default=64, help="views whose gradients are compared [default: 64]")
     arguments = options.parse_args()
     device, out = start(arguments, "micro-batch")
@@ -101,7 +108,7 @@ def main() -> None:
                 f"run.device={device.type}",
             ]
         )
-        rows.append(measured(config, device, arguments.size))
+        rows.append(measured(config, device, arguments.size, arguments.memory))
         direct = [row["us_per_view"] for row in rows if not row["micro_batch"]]
         rows[-1]["ratio_to_fastest_direct"] = rows[-1]["us_per_view"] / min(direct)
         write(out, device, result)

@@ -186,12 +186,12 @@ def gradient(
 def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tuple[Any, Any], dict[str, Any]]:
     """Grid, tensors and sizes, and options of the two kernels that walk over tiles."""
     (num_rows, dim), num_columns = pairs.x_RD.shape, len(pairs.y_CD)
-    tile = _tile(pairs.x_RD)
+    assert pairs.labels_C is not None
+    tile = _tile(pairs.x_RD, matrix=pairs.labels_C.dim() == 2)
     blocks, tiles = -(-num_rows // tile["BM"]), -(-num_columns // tile["BN"])
     # Few blocks would leave multiprocessors idle, so the columns are split.
     splits = min(tiles, 2 * num_processors(pairs.x_RD.device) // max(1, blocks))
     tiles_per_split = -(-tiles // max(1, splits))
-    assert pairs.labels_C is not None
     unused = pairs.labels_R
     inputs = (
         pairs.x_RD, pairs.y_CD, pairs.labels_R, pairs.labels_C,
@@ -227,13 +227,18 @@ def _first_number(settings: LossSettings) -> tuple[float, float]:
     return settings.k1, settings.k1 * settings.temperature
 
 
-def _tile(x_RD: Tensor) -> dict[str, int]:
-    """Block and tile sizes that measured best on an H200 at 32,768 and 65,536 embeddings of size 128."""
+def _tile(x_RD: Tensor, *, matrix: bool = False) -> dict[str, int]:
+    """Block and tile sizes that measured best on an H200 at 32,768 and 65,536 embeddings of size 128.
+
+    matrix: of labels, whose rows take as much shared memory again.
+    """
     dim = x_RD.shape[1]
     if dim > RESIDENT_DIM:
         return {"BM": 128, "BN": 128, "BD": 64, "num_warps": 8, "num_stages": 3}
     if x_RD.dtype != torch.float16 or dim > 128:
         return {"BM": 64, "BN": 32, "BD": padded(dim), "num_warps": 4, "num_stages": 2}
+    if matrix:
+        return {"BM": 128, "BN": 32, "BD": padded(dim), "num_warps": 4, "num_stages": 2}
     return {"BM": 64, "BN": 64, "BD": padded(dim), "num_warps": 4, "num_stages": 3}
 
 
