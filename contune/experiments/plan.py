@@ -184,18 +184,17 @@ class Outcome:
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
-        """This row minus the other, paired over the seeds that both have.
+        """This row minus the other; None if one of them has no run.
 
-        If a row has several runs of a seed, they cannot be paired: all runs count, with Welch's interval.
+        Paired by seed if both have one run of the same seeds. Otherwise all runs count, with Welch's interval.
         """
         mine, theirs = self.by_seed(column), other.by_seed(column)
-        seeds = [seed for seed in mine if seed in theirs]
-        if not seeds:
-            return None
         a, b = ([value for runs in each.values() for value in runs] for each in (mine, theirs))
-        if len(a) > len(mine) or len(b) > len(theirs):
-            return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
-        return paired([mean(mine[seed]) for seed in seeds], [mean(theirs[seed]) for seed in seeds])
+        if not a or not b:
+            return None
+        if len(a) == len(b) == len(mine) and mine.keys() == theirs.keys():
+            return paired(a, [theirs[seed][0] for seed in mine])
+        return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
         """Epochs and what training logged then, the mean over seeds; None if no run logged it."""

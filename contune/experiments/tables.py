@@ -31,8 +31,9 @@ MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
-    "Differences need three runs of both methods. They are paired by seed if every seed has one run. Otherwise they "
-    "compare all runs, with Welch's interval. p: two-sided t-test of the first column, not corrected for several tests."
+    "Differences need three runs of both methods. They are paired by seed if both have one run of the same seeds. "
+    "Otherwise they compare all runs, with Welch's interval. p: two-sided t-test of the first column, not corrected "
+    "for several tests."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
@@ -141,7 +142,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     if shots:
         notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
     columns = ["method", *(_title(outcomes, column) for column in measures)]
-    columns += [*(f"{shot} %" for shot in shots), "runs", "p of the first"]
+    columns += [*(f"{shot} %" for shot in shots), "runs", "p, first column"]
     shown = slice(-1) if shots else slice(None)
     return Table(columns=columns[shown], rows=[row[shown] for row in rows], notes=notes)
 

@@ -122,7 +122,7 @@ def above(claim: Claim, rows: Rows) -> Decided:
     for column in claim.columns:
         total, means = gaps_of(rows, column)
         if total is None:
-            return OPEN, "no seeds in common"
+            return OPEN, "one side has no runs"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
         again = f"By {_measure(rows, column)} it is {total.signed}"
@@ -134,7 +134,7 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference is at most the margin; not if it is more than the margin and its interval excludes 0."""
     total, _ = gaps_of(rows)
     if total is None:
-        return OPEN, "no seeds in common"
+        return OPEN, "one side has no runs"
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
     return verdict, _equation(claim, rows, total)
@@ -163,7 +163,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
     (first, _), (second, _) = gaps_of(rows[:2]), gaps_of(rows[2:])
     if first is None or second is None:
-        return OPEN, "no seeds in common"
+        return OPEN, "one side has no runs"
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
     return judge(total), _equation(claim, rows, total)

@@ -45,7 +45,7 @@ def test_methods_by_data_sets_with_the_papers_numbers() -> None:
     assert [cell for row in table.rows for cell in row if "**" in cell] == ["**97.00**", "**71.00**"]
 
 
-def test_differences_are_paired_and_empty_for_other_seeds() -> None:
+def test_differences_are_paired_if_the_seeds_are_the_same() -> None:
     first, second = made_up_outcome(SUPCON, 90.0, 80.0, 70.0), made_up_outcome(TCL, 91.0, 81.5, 72.0)
     # +1, +1.5 and +2: mean 1.5, standard deviation 0.5; Student's t of two degrees is 4.303; 4.303 · 0.5 / √3 = 1.24.
     assert texts(grid(first, second))[0][3] == "+1.50 ± 1.24"
@@ -53,8 +53,8 @@ def test_differences_are_paired_and_empty_for_other_seeds() -> None:
     assert texts(grid(first, fewer))[0][3] == "–"
     found = fewer.difference(first)
     assert found is not None
-    assert found.num == 2
-    assert found.mean == pytest.approx(1.25)
+    assert found.mean == pytest.approx((91.0 + 81.5) / 2 - 80.0)
+    assert Outcome(TCL, ()).difference(first) is None
 
 
 def test_several_runs_of_a_seed_all_count_with_welchs_interval() -> None:
