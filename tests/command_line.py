@@ -8,14 +8,20 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+import torch
 
 from contune.cli import main
 
 PLAIN = ("run.loggers=none", "run.report=false", "eval.start=false")
 """For runs whose subject is neither."""
+START_METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "spawn"
+"""A fork has everything imported, which takes another process six seconds, but it cannot use a GPU."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,21 @@ def start(*arguments: str | Path, launcher: tuple[str, ...] = ()) -> "subprocess
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+def branch_off(*arguments: str | Path, **environment: str) -> BaseProcess:
+    """`contune ARGUMENTS` in a process that starts faster and whose exit code is that of the command."""
+    process = get_context(START_METHOD).Process(target=_work, args=(arguments, environment))
+    process.start()
+    return process
+
+
+def _work(arguments: tuple[str | Path, ...], environment: dict[str, str]) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    outcome = contune(*arguments)
+    print(outcome.out, outcome.err)
+    sys.exit(outcome.code)
 
 
 def last_line(printed: str) -> str:

@@ -1,6 +1,7 @@
 """A run that was stopped, by whatever means, ends as if it had not been: the same weights and the same log."""
 
 import multiprocessing
+import os
 import random
 import shutil
 import signal
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import PLAIN, Outcome, contune, last_line, read_json, read_lines, start, train
+from command_line import PLAIN, Outcome, branch_off, contune, last_line, read_json, read_lines, train
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
 from torch import Tensor
@@ -44,6 +45,11 @@ def train_until(step: int, folder: Path, *arguments: str, by: signal.Signals = s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "take_step", interrupted)
         return contune("train", *(arguments or RUN), *PLAIN, "--out", folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that starts the tests may have it ignored
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +89,7 @@ def assert_stopped_and_resumed(stops: Iterable[int], every: int, folder: Path, w
         outcome = train_until(step, folder, *arguments)
         assert outcome.code == RESUME_CODE
         assert "SIGTERM" in last_line(outcome.err)
+        assert "Traceback" not in outcome.err
         assert torch.load(folder / "checkpoint.pt")["step"] == step
     train(folder, *arguments)
     assert_same_end(folder, whole)
@@ -121,16 +128,15 @@ def test_a_process_that_is_stopped_or_killed_from_outside(
     number: signal.Signals, whole: dict[int, Path], tmp_path: Path
 ) -> None:
     folder, settings = tmp_path / "run", (*RUN, "run.log_every=1", "run.checkpoint_seconds=0")
-    with start("train", *settings, *PLAIN, "--out", folder) as process:
-        deadline = time.monotonic() + 120
-        while not (folder / "checkpoint.pt").exists():
-            assert process.poll() is None, "it ended before it could be stopped"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        process.send_signal(number)
-        printed, _ = process.communicate(timeout=60)
-    assert process.returncode == (RESUME_CODE if number == signal.SIGTERM else -number), printed
-    assert "Traceback" not in printed
+    process = branch_off("train", *settings, *PLAIN, "--out", folder)
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoint.pt").exists():
+        assert process.is_alive(), "it ended before it could be stopped"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid or 0, number)
+    process.join(60)
+    assert process.exitcode == (RESUME_CODE if number == signal.SIGTERM else -number)
     train(folder, *settings)
     assert_same_end(folder, whole[1])
 
