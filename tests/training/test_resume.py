@@ -1,6 +1,5 @@
 """A run that was stopped, by whatever means, ends as if it had not been: the same weights and the same log."""
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -18,8 +17,7 @@ from small_heads import small_heads_as_text
 from torch import Tensor
 
 from contune.methods import METHODS
-from contune.recipes import RECIPES
-from contune.training import session, signals
+from contune.training import signals
 from contune.training.log import read_checkpoint, save_checkpoint
 from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.training.trainer import Trainer
@@ -141,19 +139,10 @@ def test_a_process_that_is_stopped_or_killed_from_outside(
     assert_same_end(folder, whole[1])
 
 
-def work(folder: Path) -> None:
-    """Forty steps with a checkpoint after every other, in another process."""
-    torch.set_num_threads(1)
-    settings = (*RUN[1:], "optim.epochs=8", "run.log_every=2", "run.checkpoint_seconds=0", *PLAIN)
-    session.train(RECIPES["digits"]().override(settings), folder)
-
-
 def run_for(folder: Path, seconds: float | None = None) -> bool:
-    """Start `work`, and kill it after some seconds. Whether it has ended by itself, as it has to without a limit."""
-    context = multiprocessing.get_context("forkserver")  # a server that has loaded torch and forks: starts are cheap
-    context.set_forkserver_preload(["contune.training.session", "contune.recipes", "test_resume"])
-    process = context.Process(target=work, args=(folder,))
-    process.start()
+    """Forty steps, killed after some seconds. Whether they have ended before, as they have to without a limit."""
+    settings = (*RUN, "optim.epochs=8", "run.log_every=2", "run.checkpoint_seconds=0", *PLAIN)
+    process = branch_off("train", *settings, "--out", folder)
     process.join(seconds)
     ended = process.exitcode == 0
     process.kill()

@@ -66,8 +66,8 @@ def assert_two_follow_one(method: str, tmp_path: Path, more: Sequence[str], shar
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method), *more)
     meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}  # as torchrun sets it
-    command = ("train", *arguments, *shared_only, *PLAIN, "--out", shared)
-    processes = [branch_off(*command, RANK=rank, LOCAL_RANK=rank, **meeting) for rank in "01"]
+    command = (*arguments, *shared_only, *PLAIN)
+    processes = [branch_off("train", *command, "--out", shared, RANK=r, LOCAL_RANK=r, **meeting) for r in "01"]
     train(alone, *arguments)
     for process in processes:
         process.join(120)
@@ -103,14 +103,9 @@ def test_two_processes_on_one_device_follow_the_single_process(
     for number in range(400):
         write_png(tmp_path / "images" / "abcd"[number % 4] / f"{number}.png", random_pixels(number))
     usual = ["images", f"data.path={tmp_path / 'images'}", "data.test_fraction=0.1", "data.val_fraction=0"]
-    usual += [
-        "data.image_size=8",
-        "augment.policy=crop-flip padding=2",
-        "model.encoder=resnet-mini",
-        "eval.linear=none",
-    ]
-    usual += ["optim.name=sgd", "optim.lr=3e-4", "optim.weight_decay=0", "optim.warmup_epochs=0", "eval.every=0"]
-    usual += ["method.cross_entropy=0", "eval.start=false"]
+    usual += ["data.image_size=8", "augment.policy=crop-flip padding=2", "model.encoder=resnet-mini"]
+    usual += ["eval.linear=none", "optim.name=sgd", "optim.lr=3e-4", "optim.weight_decay=0", "optim.warmup_epochs=0"]
+    usual += ["eval.every=0", "method.cross_entropy=0", "eval.start=false"]
     usual += [f"run.device={device}", "run.precision=fp32", "run.autotune=false", "run.keep=last", "run.log_every=1"]
     one_step = ["optim.epochs=1", "optim.batch_images=200"]
     runs = {
