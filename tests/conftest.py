@@ -10,6 +10,7 @@ import pytest
 LONGEST = (
     "test_fused.py", "test_trainer.py", "test_resume.py", "test_many.py", "test_pretrained.py", "test_export.py",
     "test_edges.py", "test_augment_kernels.py", "test_plan.py", "test_site_snippets.py", "test_session.py",
+    "test_golden.py", "test_two_processes.py",
 )  # fmt: skip
 
 
