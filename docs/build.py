@@ -8,9 +8,8 @@ python docs/build.py --check             write nothing; fail if a text or figure
 import argparse
 from pathlib import Path
 
-from tables import draw_figures, insert, results_page, results_table, stale_figures, verdict, why
+from tables import draw_figures, insert, read_results, results_page, results_table, stale_figures, verdict, why
 
-from contune.experiments.plan import read_results
 from contune.experiments.verdicts import find_all, read_claims
 
 ROOT = Path(__file__).parent.parent

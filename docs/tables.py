@@ -24,7 +24,6 @@ from contune.experiments import (
     finished,
     plan,
     verdicts,
-    with_neighbors,
 )
 from contune.experiments.catalogue import TITLES
 from contune.experiments.figures import make_figure
@@ -203,17 +202,22 @@ def saved_folders(results: Path) -> list[Path]:
 
 
 @cache
+def read_results(results: Path) -> dict[str, plan.Runs]:
+    return plan.read_results(results)
+
+
+@cache
 def read_saved(folder: Path) -> tuple[Experiment, list[Outcome]]:
     """The experiment of a saved folder and its outcomes, from its own files and its neighbors'."""
     about = plan.read_about(folder)
     assert about is not None
     experiment = find_experiment(about["experiment"], about["overrides"])
-    return experiment, finished(experiment, plan.collect(experiment, plan.read_results(*with_neighbors(folder))))
+    return experiment, finished(experiment, plan.collect(experiment, read_results(folder.parent)))
 
 
 def results_page(results: Path, images: Path) -> str:
     """Markdown; `images` is where `draw_figures` puts the figures, below the page."""
-    found = plan.read_results(results)
+    found = read_results(results)
     claims = verdicts.read_claims(results) if (results / "claims.toml").exists() else []
     findings, names = verdicts.find_all(claims, found), protocols(found)
     place = {name: number for number, name in enumerate(FIRST)}

@@ -8,14 +8,21 @@ import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from multiprocessing import get_context, set_forkserver_preload
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+
+import torch
 
 from contune.cli import main
 
 PLAIN = ("run.loggers=none", "run.report=false", "eval.start=false")
 """For runs whose subject is neither."""
+START_METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "forkserver"
+"""A fork need not import anything, which takes seconds, but of this process it cannot use a GPU."""
+set_forkserver_preload(["contune.training.session", "contune.recipes"])
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,22 @@ def start(*arguments: str | Path, launcher: tuple[str, ...] = ()) -> "subprocess
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+def branch_off(*arguments: str | Path, **environment: str) -> BaseProcess:
+    """`contune ARGUMENTS` in a process that starts faster and whose exit code is that of the command."""
+    context: Any = get_context(START_METHOD)
+    process: BaseProcess = context.Process(target=_work, args=(arguments, environment))
+    process.start()
+    return process
+
+
+def _work(arguments: tuple[str | Path, ...], environment: dict[str, str]) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(environment)
+    outcome = contune(*arguments)
+    print(outcome.out, outcome.err)
+    sys.exit(outcome.code)
 
 
 def last_line(printed: str) -> str:

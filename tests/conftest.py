@@ -6,23 +6,27 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import torch
-from hypothesis import settings
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which reads it then
-
-from contune.device import torchvision  # noqa: F401  (before any test or library imports torchvision by itself)
-
-settings.register_profile("contune", deadline=None, max_examples=50, derandomize=True, database=None)
-settings.load_profile("contune")
-torch.set_num_threads(1)
-
 
 LONGEST = (
-    "test_fused.py", "test_edges.py", "test_resume.py", "test_distributed_loss.py", "test_golden.py",
-    "test_two_processes.py", "test_many.py", "test_trainer.py", "test_export.py", "test_session.py",
+    "test_fused.py", "test_trainer.py", "test_resume.py", "test_many.py", "test_pretrained.py", "test_export.py",
+    "test_edges.py", "test_augment_kernels.py", "test_plan.py", "test_site_snippets.py", "test_session.py",
+    "test_golden.py", "test_two_processes.py",
 )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        return  # this process only hands tests to others, and they wait while it imports
+    import torch
+    from hypothesis import settings
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")  # before anything imports triton, which reads it then
+    from contune.device import torchvision  # noqa: F401  (before any test or library imports torchvision by itself)
+
+    settings.register_profile("contune", deadline=None, max_examples=50, derandomize=True, database=None)
+    settings.load_profile("contune")
+    torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,13 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "results/README.md",
-    "benchmarks/README.md",
-    "docs/results.md",
-)
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md", "benchmarks/README.md", "docs/results.md",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 """The README and the pages of the site are true: the program understands their commands, and their Python runs."""
 
 import shutil
+from copy import deepcopy
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -80,8 +82,9 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     page: list[Snippet], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    digits = RECIPES["digits"]().override(["data.val_fraction=0.8", "optim.batch_images=32"])
-    monkeypatch.setitem(RECIPES, "digits", lambda: digits)
+    for name, shorter in (("digits", ["data.val_fraction=0.8", "optim.batch_images=32"]), ("images", [])):
+        recipe = RECIPES[name]().override(["run.report=false", *shorter])
+        monkeypatch.setitem(RECIPES, name, partial(deepcopy, recipe))
     names: dict[str, Any] = {"__name__": "a page"}
     for snippet in page:
         code = compile(snippet.text, str(snippet), "exec", flags=0)

@@ -2,15 +2,16 @@
 
 import os
 import signal
+import sys
 import threading
 import time
-from multiprocessing import active_children
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from command_line import PLAIN, contune, read_json, read_lines, start, train
+from command_line import PLAIN, START_METHOD, contune, read_json, read_lines, start, train
 from safetensors.torch import load_file
 
 from contune.config import Config
@@ -49,6 +50,9 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Results:
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")  # as the tests themselves, so that numbers are equal to the last bit
+        methods = iter(["spawn", START_METHOD])  # the run that fails need not import everything first
+        patch.setattr(many, "get_context", lambda _: get_context(next(methods)))
+        patch.setattr("sys.stderr", sys.__stderr__)  # pytest's would take the traceback of a fork
         return jobs, run_many(jobs, parallel=2)
 
 

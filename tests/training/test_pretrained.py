@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import PLAIN, contune, read_lines, train
+from command_line import PLAIN, contune, read_json, read_lines, train
 from small_run import write_run
 from torch import Tensor
 
@@ -60,14 +60,9 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("source", "word"),
-    [
-        ("nowhere", "neither a file"),
-        ("notes.pt", "no state dict"),
-        ("other.pt", "model.encoder"),
-        ("resnet18", "no pretrained weights"),
-        ("resnet18.no_such_tag", "resnet18.no_such_tag"),
-    ],
-)
+    [("nowhere", "neither a file"), ("notes.pt", "no state dict"), ("other.pt", "model.encoder"),
+     ("resnet18", "no pretrained weights"), ("resnet18.no_such_tag", "resnet18.no_such_tag")],
+)  # fmt: skip
 def test_weights_that_cannot_be_loaded(source: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.pt").write_text("not a state dict")
@@ -139,7 +134,7 @@ def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...
 # Honest endings
 
 
-def test_a_run_that_learns_nothing_says_so(tmp_path: Path) -> None:
+def test_a_run_that_learns_nothing_says_so(digits_run: tuple[Path, str], tmp_path: Path) -> None:
     """Without a learning rate and without batch-norm, whose statistics would move, it ends exactly where it began."""
     settings = ("optim.lr=0", "model.norm=group", "run.loggers=none")
     done = contune("train", *QUICK, *settings, "--out", tmp_path / "run")
@@ -152,4 +147,4 @@ def test_a_run_that_learns_nothing_says_so(tmp_path: Path) -> None:
     assert "learned nothing" in warning
     assert warning in " ".join(done.out.split())
     assert warning in (tmp_path / "run" / "report.html").read_text()
-    assert train(tmp_path / "good", *QUICK)["warnings"] == []
+    assert read_json(digits_run[0] / "result.json")["warnings"] == []

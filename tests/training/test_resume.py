@@ -1,6 +1,6 @@
 """A run that was stopped, by whatever means, ends as if it had not been: the same weights and the same log."""
 
-import multiprocessing
+import os
 import random
 import shutil
 import signal
@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from command_line import PLAIN, Outcome, contune, last_line, read_json, read_lines, start, train
+from command_line import PLAIN, Outcome, branch_off, contune, last_line, read_json, read_lines, train
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
 from torch import Tensor
 
 from contune.methods import METHODS
-from contune.recipes import RECIPES
-from contune.training import session, signals
+from contune.training import signals
 from contune.training.log import read_checkpoint, save_checkpoint
 from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.training.trainer import Trainer
@@ -44,6 +43,11 @@ def train_until(step: int, folder: Path, *arguments: str, by: signal.Signals = s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "take_step", interrupted)
         return contune("train", *(arguments or RUN), *PLAIN, "--out", folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script that starts the tests may have it ignored
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +87,7 @@ def assert_stopped_and_resumed(stops: Iterable[int], every: int, folder: Path, w
         outcome = train_until(step, folder, *arguments)
         assert outcome.code == RESUME_CODE
         assert "SIGTERM" in last_line(outcome.err)
+        assert "Traceback" not in outcome.err
         assert torch.load(folder / "checkpoint.pt")["step"] == step
     train(folder, *arguments)
     assert_same_end(folder, whole)
@@ -121,33 +126,23 @@ def test_a_process_that_is_stopped_or_killed_from_outside(
     number: signal.Signals, whole: dict[int, Path], tmp_path: Path
 ) -> None:
     folder, settings = tmp_path / "run", (*RUN, "run.log_every=1", "run.checkpoint_seconds=0")
-    with start("train", *settings, *PLAIN, "--out", folder) as process:
-        deadline = time.monotonic() + 120
-        while not (folder / "checkpoint.pt").exists():
-            assert process.poll() is None, "it ended before it could be stopped"
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        process.send_signal(number)
-        printed, _ = process.communicate(timeout=60)
-    assert process.returncode == (RESUME_CODE if number == signal.SIGTERM else -number), printed
-    assert "Traceback" not in printed
+    process = branch_off("train", *settings, *PLAIN, "--out", folder)
+    deadline = time.monotonic() + 120
+    while not (folder / "checkpoint.pt").exists():
+        assert process.is_alive(), "it ended before it could be stopped"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid or 0, number)
+    process.join(60)
+    assert process.exitcode == (RESUME_CODE if number == signal.SIGTERM else -number)
     train(folder, *settings)
     assert_same_end(folder, whole[1])
 
 
-def work(folder: Path) -> None:
-    """Forty steps with a checkpoint after every other, in another process."""
-    torch.set_num_threads(1)
-    settings = (*RUN[1:], "optim.epochs=8", "run.log_every=2", "run.checkpoint_seconds=0", *PLAIN)
-    session.train(RECIPES["digits"]().override(settings), folder)
-
-
 def run_for(folder: Path, seconds: float | None = None) -> bool:
-    """Start `work`, and kill it after some seconds. Whether it has ended by itself, as it has to without a limit."""
-    context = multiprocessing.get_context("forkserver")  # a server that has loaded torch and forks: starts are cheap
-    context.set_forkserver_preload(["contune.training.session", "contune.recipes", "test_resume"])
-    process = context.Process(target=work, args=(folder,))
-    process.start()
+    """Forty steps, killed after some seconds. Whether they have ended before, as they have to without a limit."""
+    settings = (*RUN, "optim.epochs=8", "run.log_every=2", "run.checkpoint_seconds=0", *PLAIN)
+    process = branch_off("train", *settings, "--out", folder)
     process.join(seconds)
     ended = process.exitcode == 0
     process.kill()

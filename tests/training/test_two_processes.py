@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import PLAIN, contune, read_lines, start, train
+from command_line import PLAIN, branch_off, contune, read_lines, start, train
 from pictures import random_pixels, write_png
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
@@ -35,12 +35,15 @@ LONG = (*RUN[:1], "optim.epochs=6", "data.val_fraction=0.28", *RUN[3:4], "run.lo
 LONG_STEPS = 6 * 10
 
 
-def launched(folder: Path, *settings: str, max_restarts: int = 0) -> "subprocess.Popen[str]":
-    """`torchrun --nproc-per-node=2 -m contune train SETTINGS`."""
+def free_port() -> str:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    options = ("--nproc-per-node=2", f"--master-port={port}", f"--max-restarts={max_restarts}")
+        return str(found.getsockname()[1])
+
+
+def launched(folder: Path, *settings: str, max_restarts: int = 0) -> "subprocess.Popen[str]":
+    """`torchrun --nproc-per-node=2 -m contune train SETTINGS`."""
+    options = ("--nproc-per-node=2", f"--master-port={free_port()}", f"--max-restarts={max_restarts}")
     return start("train", *settings, *PLAIN, "--out", folder, launcher=("torch.distributed.run", *options))
 
 
@@ -62,10 +65,13 @@ def test_weighted_losses_follow_the_single_process(method: str, tmp_path: Path) 
 def assert_two_follow_one(method: str, tmp_path: Path, more: Sequence[str], shared_only: Sequence[str] = ()) -> None:
     alone, shared = tmp_path / "alone", tmp_path / "shared"
     arguments = (*RUN, f"method.name={method}", f"optim.lr={RATES[method]}", *small_heads_as_text(method), *more)
-    with launched(shared, *arguments, *shared_only) as process:
-        train(alone, *arguments)
-        printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, printed
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}  # as torchrun sets it
+    command = (*arguments, *shared_only, *PLAIN)
+    processes = [branch_off("train", *command, "--out", shared, RANK=r, LOCAL_RANK=r, **meeting) for r in "01"]
+    train(alone, *arguments)
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
     one, two = (
         [{key: value for key, value in line.items() if key not in OF_ITS_OWN_VIEWS} for line in read_lines(folder)]
         for folder in (alone, shared)
@@ -97,14 +103,9 @@ def test_two_processes_on_one_device_follow_the_single_process(
     for number in range(400):
         write_png(tmp_path / "images" / "abcd"[number % 4] / f"{number}.png", random_pixels(number))
     usual = ["images", f"data.path={tmp_path / 'images'}", "data.test_fraction=0.1", "data.val_fraction=0"]
-    usual += [
-        "data.image_size=8",
-        "augment.policy=crop-flip padding=2",
-        "model.encoder=resnet-mini",
-        "eval.linear=none",
-    ]
-    usual += ["optim.name=sgd", "optim.lr=3e-4", "optim.weight_decay=0", "optim.warmup_epochs=0", "eval.every=0"]
-    usual += ["method.cross_entropy=0", "eval.start=false"]
+    usual += ["data.image_size=8", "augment.policy=crop-flip padding=2", "model.encoder=resnet-mini"]
+    usual += ["eval.linear=none", "optim.name=sgd", "optim.lr=3e-4", "optim.weight_decay=0", "optim.warmup_epochs=0"]
+    usual += ["eval.every=0", "method.cross_entropy=0", "eval.start=false"]
     usual += [f"run.device={device}", "run.precision=fp32", "run.autotune=false", "run.keep=last", "run.log_every=1"]
     one_step = ["optim.epochs=1", "optim.batch_images=200"]
     runs = {
