@@ -20,8 +20,9 @@ from contune.cli import main
 
 PLAIN = ("run.loggers=none", "run.report=false", "eval.start=false")
 """For runs whose subject is neither."""
-START_METHOD = "fork" if sys.platform == "linux" and not torch.cuda.is_available() else "forkserver"
-"""A fork need not import anything, which takes seconds, but of this process it cannot use a GPU."""
+FORKS = sys.platform == "linux" and sys.version_info < (3, 12) and not torch.cuda.is_available()
+START_METHOD = "fork" if FORKS else "forkserver"
+"""A fork imports nothing, which saves seconds, but cannot use a GPU. Python 3.12 warns of forks beside threads."""
 set_forkserver_preload(["contune.training.session", "contune.recipes"])
 
 
