@@ -33,12 +33,13 @@ OTHERS = (
     "an online probe; its number for ARB is from ARB's authors."
 )
 BALANCES = (
-    "Sampler: batches with as many images of each class; weights: anchors of rare classes count more. Probes learn "
-    "from the same images, unweighted."
+    "Sampler: each batch has equally many images of every class. Weights: anchors from rare classes have a larger "
+    "weight in the loss. The probes learn from the same images, without weights."
 )
 OF_PHOTOS = (
-    "With classifier: the recipe `images` or `images-finetune` as it is, with a classifier of weight 3 and at least "
-    "four images of each class in a batch. Cross-entropy trains the classifier alone, on random batches."
+    "TCL auto, with classifier: the recipe `{}` as it is. It adds cross-entropy with weight 3, and each batch has at "
+    "least four images of a class. The baseline has cross-entropy alone and random batches, so the difference includes "
+    "the effect of the batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
@@ -284,7 +285,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         overrides=("model.encoder=resnet18",),
         num_seeds=5,
         layout="seeds",
-        notes=("Cross-entropy trains for 150 epochs. The others train for 100, and their probe for 50.",),
+        notes=("All have 150 epochs: cross-entropy trains for 150, the others for 100, and their probe for 50.",),
     ),
     "ci-digits": Experiment(
         title="Cross-entropy, SupCon and TCL over seeds, handwritten digits, 10 epochs",
@@ -323,7 +324,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         rows=_long_tail("cifar100-lt", "cifar100-lt"),
         num_seeds=3,
         layout="seeds",
-        notes=("500 to 5 training images per class (Cui et al. 2019). " + BALANCES,),
+        notes=("Classes have 500 to 5 training images (Cui et al. 2019). " + BALANCES,),
     ),
     "long-tail-digits": Experiment(
         title="SupCon and TCL on long-tailed digits",
@@ -332,25 +333,25 @@ EXPERIMENTS: dict[str, Experiment] = {
         overrides=("data.imbalance=20", "optim.epochs=40"),
         num_seeds=3,
         layout="seeds",
-        notes=("90 to 4 training images per class. " + BALANCES,),
+        notes=("Classes have 90 to 4 training images. " + BALANCES,),
     ),
     "photos": Experiment(
-        title="TCL and cross-entropy on photos, from scratch",
+        title="TCL with a classifier against cross-entropy, photos, from scratch",
         summary=f"The recipe `images` against cross-entropy and SupCon on your labeled images, three seeds; {WHERE}.",
         rows=_photos("images", "Untrained encoder"),
         num_seeds=3,
         layout="seeds",
         measures=(FAST, KNN, RECALL),
-        notes=(OF_PHOTOS,),
+        notes=(OF_PHOTOS.format("images"),),
     ),
     "photos-finetune": Experiment(
-        title="TCL and cross-entropy on photos, from pretrained weights",
+        title="TCL with a classifier against cross-entropy, photos, from pretrained weights",
         summary=f"The same from pretrained weights, against frozen features; {WHERE} model.weights=WEIGHTS.",
         rows=_photos("images-finetune", "Frozen encoder"),
         num_seeds=3,
         layout="seeds",
         measures=(FAST, KNN, RECALL),
-        notes=(OF_PHOTOS,),
+        notes=(OF_PHOTOS.format("images-finetune"),),
     ),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",

@@ -31,14 +31,14 @@ MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
-    "Differences need three runs of both methods. They are paired by seed if both have one run of the same seeds. "
-    "Otherwise they compare all runs, with Welch's interval. p: two-sided t-test of the first column, not corrected "
-    "for several tests."
+    "Differences in tables need three runs of both methods. If both have one run for each of the same seeds, they are "
+    "paired by seed. Otherwise all runs count, with Welch's interval. p: two-sided t-test of the difference, not "
+    "corrected for several tests."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
-    f"(lemmas 1 and 2). 100 % is {SUPCON}'s coefficient on the same batch. The last column has the share of positives "
-    f"with a larger coefficient than {SUPCON}'s, as theorem 1 claims."
+    f"(lemmas 1 and 2). 100 % is {SUPCON}'s coefficient for the same embeddings. The last column has the share of "
+    f"positives with a larger coefficient than {SUPCON}'s, as theorem 1 claims."
 )
 
 
@@ -108,9 +108,11 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
 
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
-    """Every two methods with enough runs; of more than three methods, each with the first."""
+    """Every two methods with enough runs; of more than three, each with the first, `TCL, sampler` with `TCL`."""
     outcomes = [each for each in outcomes if not each.row.is_baseline]
-    pairs = list(combinations(outcomes, 2)) if len(outcomes) <= 3 else [(outcomes[0], each) for each in outcomes[1:]]
+    plain = {each.row.method: each for each in outcomes}
+    pairs = [(plain.get(each.row.method.rpartition(", ")[0], outcomes[0]), each) for each in outcomes[1:]]
+    pairs = list(combinations(outcomes, 2)) if len(outcomes) <= 3 else pairs
     return [pair for pair in pairs if min(len(each.results) for each in pair) >= FEW]
 
 
@@ -142,7 +144,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
     if shots:
         notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
     columns = ["method", *(_title(outcomes, column) for column in measures)]
-    columns += [*(f"{shot} %" for shot in shots), "runs", "p, first column"]
+    columns += [*(f"{shot} %" for shot in shots), "runs", f"p, {measure_of(outcomes, measures[0])}"]
     shown = slice(-1) if shots else slice(None)
     return Table(columns=columns[shown], rows=[row[shown] for row in rows], notes=notes)
 
@@ -219,7 +221,7 @@ def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
 def _percent(outcome: Outcome, key: str, of: str | None = None) -> str:
     """A logged value over training, as a percentage of another one or of 1."""
     value, base = outcome.mean_logged(key), 1.0 if of is None else outcome.mean_logged(of)
-    return NOTHING if value is None or base is None else f"{100 * value / base:.0f}"
+    return NOTHING if value is None or base is None else f"{100 * value / base:.{0 if of is None else 1}f}"
 
 
 def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
@@ -237,7 +239,8 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            notes.append(f"Without ±: one or two runs. {num:,} test images alone give ± {half:.1f} points (95 %).")
+            uncertain = f"{num:,} test images alone make them uncertain by ± {half:.1f} points (95 %)"
+            notes.append(f"Numbers without ± have one or two runs. {uncertain}.")
         notes += _facts(outcomes, columns)
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
         names = ", ".join(dict.fromkeys(each.row.at or each.row.title for each in outcomes if each.absent == reason))

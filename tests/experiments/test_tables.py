@@ -76,7 +76,7 @@ def test_gradients_are_means_over_training_beside_supcons() -> None:
         Outcome(experiment.rows[2], num_missing=1),
     ]
     table = make_table(experiment, outcomes)
-    assert [row[3:] for row in texts(table)] == [["–", "–", "75"], ["300", "–", "–"], ["–", "–", "–"]]
+    assert [row[3:] for row in texts(table)] == [["–", "–", "75"], ["300.0", "–", "–"], ["–", "–", "–"]]
     assert texts(table)[2][1] == "not run yet"
 
 
