@@ -209,10 +209,8 @@ def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = 
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
-    """Empty for too few runs, or if the rows have different seeds, whose means the table shows."""
-    if upper is None or lower is None or upper.by_seed().keys() != lower.by_seed().keys():
-        return NOTHING
-    if min(len(upper.results), len(lower.results)) < FEW:
+    """Empty for too few runs."""
+    if upper is None or lower is None or min(len(upper.results), len(lower.results)) < FEW:
         return NOTHING
     found = upper.difference(lower)
     return NOTHING if found is None else found.signed
@@ -231,7 +229,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks the highest, which may lead by chance."
+            "Bold marks a highest value, which may lead by chance."
         )
         if any(len(each.trained) >= FEW for each in outcomes):
             notes.append("± is the 95 % confidence interval over runs (Student's t), from three runs on.")
@@ -239,7 +237,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            uncertain = f"{num:,} test images alone make them uncertain by ± {half:.1f} points (95 %)"
+            uncertain = f"{num:,} test images alone make each uncertain by ± {half:.1f} points (95 %)"
             notes.append(f"Numbers without ± have one or two runs. {uncertain}.")
         notes += _facts(outcomes, columns)
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):

@@ -130,7 +130,7 @@ def above(claim: Claim, rows: Rows) -> Decided:
             return OPEN, "one side has no runs"
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(means) <= 0 else verdict)
-        again = f"Both by {_measure(rows, column)}: {total.signed}"
+        again = f"By {_measure(rows, column)} for both: {total.signed}"
         texts.append(again if texts else _equation(claim, rows, total, column))
     return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, ". ".join(texts)
 
@@ -221,7 +221,7 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
             names.setdefault(MEASURES[score["name"]].short_title, each.row.method)
     first, *others = names
     text = f"the {first}" if first.endswith("probe") else first
-    return text + "".join(f" ({lower(names[other])}: {other})" for other in others)
+    return text + "".join(f" ({lower(names[other])}: its {other})" for other in others)
 
 
 def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1) -> str:
@@ -331,12 +331,15 @@ def words_of(finding: Finding) -> str:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    texts = []
-    for whose, words in (("of the paper", {name: name for name in OF_OURS}), ("of our own", OF_OURS)):
-        some = [each for each in findings if (each.claim.source == OURS) == (words is OF_OURS)]
-        num_missing = sum(each.number == NOT_RUN for each in some)
-        counts = {word: sum(each.verdict == name for each in some) for name, word in words.items()}
-        open_ones = counts.pop("open")
-        parts = [*(f"{count} {word}" for word, count in counts.items() if count), f"{open_ones} open"]
-        texts.append(f"Of {len(some)} claims {whose}: {', '.join(parts)} ({num_missing} of these not run).")
-    return " ".join(texts)
+    """How many claims have which verdict."""
+    ours = [each for each in findings if each.claim.source == OURS]
+    papers = [each for each in findings if each.claim.source != OURS]
+    same = sum(each.verdict == REPRODUCED and not each.claim.differs for each in papers)
+    counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
+    (reproduced, partly, not_, open_), (hold, in_part, fail, undecided) = counts
+    not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
+    return (
+        f"Of the paper's {len(papers)} claims: {reproduced} reproduced ({same} in its setting), {partly} partly, {not_} "
+        f"not, {open_} open ({not_run[0]} not run). Of our own {len(ours)}: {hold + in_part} hold at least in part, "
+        f"{fail} does not, {undecided} open ({not_run[1]} not run)."
+    )
