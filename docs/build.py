@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tables import draw_figures, insert, read_results, results_page, results_table, stale_figures, verdict, why
 
-from contune.experiments.verdicts import find_all, read_claims
+from contune.experiments.verdicts import find_all, read_claims, summary
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -26,9 +26,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing, fail where something is stale")
     options = parser.parse_args()
     results = read_results(RESULTS)
+    findings = find_all(read_claims(RESULTS), results)
+    papers, _, _ = summary(findings).partition(" Of our")
     blocks = {
         "numbers": why(BENCHMARKS),
-        "verdict": verdict(find_all(read_claims(RESULTS), results)),
+        "verdict": verdict(findings, f"**Claims.** {papers}"),
         "results": results_table(results),
     }
     readme = README.read_text()

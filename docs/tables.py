@@ -172,15 +172,16 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def verdict(findings: Sequence[Finding]) -> str:
-    """Markdown: the findings that answer whether TCL helps."""
+def verdict(findings: Sequence[Finding], *more: str) -> str:
+    """Markdown: the findings that answer whether TCL helps, and `more` bullets."""
     words = {REPRODUCED: "better", PARTLY: "mixed", NOT: "worse", OPEN: "no clear difference"}
     shown = [each for each in findings if each.claim.headline and each.number != NOT_RUN]
-    few = {each.claim.text: "too few runs to tell" for each in shown if each.verdict == OPEN and "±" not in each.number}
-    texts = [
-        f"**{each.claim.headline}: {few.get(each.claim.text, words[each.verdict])}.** {each.number}." for each in shown
-    ]
-    return _bullets(*texts, f"**Claims.** {summary(findings).partition(' Of our')[0]}")
+    texts = []
+    for each in shown:
+        few = each.verdict == OPEN and "±" not in each.number
+        word = "too few runs to tell" if few else words[each.verdict]
+        texts.append(f"**{each.claim.headline}: {word}.** {each.number}.")
+    return _bullets(*texts, *more)
 
 
 def results_table(results: Results) -> str:

@@ -339,7 +339,7 @@ def summary(findings: Sequence[Finding]) -> str:
     (reproduced, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"Of the paper's {len(papers)} claims: {reproduced} reproduced ({same} in its setting), {partly} partly, {not_} "
-        f"not, {open_} open ({not_run[0]} not run). Of our own {len(ours)}: {hold + in_part} hold at least in part, "
-        f"{fail} does not, {undecided} open ({not_run[1]} not run)."
+        f"Of the paper's {len(papers)} claims: {reproduced} reproduced ({same} in its setting), {partly} partly, "
+        f"{not_} not, {open_} open ({not_run[0]} not run). Of our own {len(ours)}: {hold + in_part} true at least in "
+        f"part, {fail} false, {undecided} open ({not_run[1]} not run)."
     )
