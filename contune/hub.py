@@ -1,8 +1,11 @@
-"""The Hugging Face Hub: upload an export, and download one by its name, `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`.
+"""Models by name: exports on the Hugging Face Hub (`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION`), and our collection.
 
 Tokens come from the environment or from the hub's own store. Only safetensors and JSON files are downloaded, no pickle.
 """
 
+import hashlib
+import json
+import os
 import re
 from pathlib import Path
 
@@ -12,13 +15,22 @@ from contune.files import expanded
 PREFIX = "hf:"
 FILES = ["config.json", "model.safetensors", "encoder.safetensors", "classifier.safetensors"]
 """What is downloaded of an export. An upload replaces all of them, so that two exports never mix."""
+COLLECTION, LIST = "CONTUNE_MODELS", "models.json"
+"""The variable that names the collection's folder [default: models], and the list of its models with checksums."""
 LOG_IN = "set HF_TOKEN, or run `hf auth login`"
 
 
 def local(source: str | Path) -> Path:
-    """A path, or the folder that an `hf:` name was downloaded to. Without a network, what was downloaded before."""
+    """A path, the folder of a model of the collection, or the one that an `hf:` name was downloaded to.
+
+    Without a network, what was downloaded before.
+    """
     if not str(source).startswith(PREFIX):
-        return expanded(source)
+        path, place = expanded(source), expanded(os.environ.get(COLLECTION, "models"))
+        listed = place / LIST
+        if path.exists() or len(path.parts) != 1 or not listed.exists():
+            return path
+        return _collected(place, str(source), json.loads(listed.read_text(encoding="utf-8"))) or path
     from huggingface_hub import snapshot_download
 
     name, _, revision = str(source).removeprefix(PREFIX).partition("@")
@@ -28,6 +40,16 @@ def local(source: str | Path) -> Path:
         raise UserError(
             f"cannot download {source}: {_reason(error)}. Check the name and the network; for a private model {LOG_IN}."
         ) from None
+
+
+def _collected(place: Path, name: str, models: list[dict[str, str]]) -> Path | None:
+    """The folder of a listed model, if its weights are those of the list."""
+    for model in models:
+        if model["name"] == name and (file := place / name / model["file"]).exists():
+            if hashlib.sha256(file.read_bytes()).hexdigest() != model["sha256"]:
+                raise UserError(f"{file} is not the file that {place / LIST} lists; download it again.")
+            return file.parent
+    return None
 
 
 def check_push(repo: str) -> None:

@@ -24,10 +24,8 @@ def test_texts_and_figures_are_those_that_the_files_give(tables: Any, monkeypatc
     importlib.import_module("build").main()
 
 
-def test_every_experiment_with_results_has_its_section(tables: Any) -> None:
-    page = (ROOT / "docs" / "results.md").read_text()
+def test_every_folder_of_results_is_shown(tables: Any) -> None:
     folders = tables.saved_folders(ROOT / "results")
-    assert all(f"](images/{folder.name}.png)" in page for folder in folders)
     others = {ROOT / "results" / name for name in ("tried", "one-revision", "engines")}
     assert {path.parent for path in (ROOT / "results").glob("*/*.json")} - others == set(folders)
 

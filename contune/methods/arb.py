@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from contune.methods.pairwise import ViewPairMethod, standardized_views
+from contune.methods.view_pairs import ViewPairMethod, standardized_views
 from contune.settings import ranged
 
 LARGEST_SCALE = 1.6

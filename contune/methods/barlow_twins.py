@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from contune.methods.pairwise import ViewPairMethod, has_many_dimensions, off_diagonal, standardized_views
+from contune.methods.view_pairs import ViewPairMethod, has_many_dimensions, off_diagonal, standardized_views
 from contune.settings import ranged
 
 

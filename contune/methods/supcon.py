@@ -1,26 +1,13 @@
 """The supervised contrastive loss (Khosla et al. 2020) and its relatives: methods that differ only in the loss."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from contune import losses
 from contune.kernels import LossSettings
 from contune.losses.dispatch import VARIANTS
 from contune.methods.base import WithoutLabels
-from contune.methods.pairwise import PairwiseMethod
+from contune.methods.pairwise import PairwiseMethod, SoftmaxMethod
 from contune.settings import one_of, ranged
-
-
-class SoftmaxMethod(PairwiseMethod):
-    """A loss over the exponentials of similarities divided by a temperature."""
-
-    @dataclass(kw_only=True)
-    class Settings(PairwiseMethod.Settings):
-        temperature: float = ranged(0.1, above=0.0)
-        """Similarities are divided by it. Lower values give hard pairs more weight."""
-
-    settings: Settings
-    parameters_of_loss: ClassVar[tuple[str, ...]] = ("temperature",)
 
 
 class SINCERE(SoftmaxMethod):

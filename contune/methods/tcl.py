@@ -6,7 +6,7 @@ from typing import Literal
 from contune.kernels import LossSettings
 from contune.losses import tcl_loss
 from contune.losses.contrastive import tcl_settings
-from contune.methods.supcon import SoftmaxMethod
+from contune.methods.pairwise import SoftmaxMethod
 from contune.settings import ranged
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.methods.pairwise import ViewPairMethod, has_many_dimensions, off_diagonal
+from contune.methods.view_pairs import ViewPairMethod, has_many_dimensions, off_diagonal
 from contune.settings import ranged
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from contune.errors import UserError
 from contune.methods.byol import regression_loss
-from contune.methods.pairwise import ViewPairMethod
+from contune.methods.view_pairs import ViewPairMethod
 from contune.settings import ranged
 
 SMALLEST = 1e-12

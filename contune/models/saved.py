@@ -118,7 +118,8 @@ def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
 def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEncoder:
     """The encoder of a run folder, an export, or an `encoder.safetensors`, in evaluation mode, on the CPU.
 
-    `hf:OWNER/NAME` is an export on the Hugging Face Hub.
+    `hf:OWNER/NAME` is an export on the Hugging Face Hub. A name of `results/models.json` is a model of the collection,
+    in the folder `models` or the one that CONTUNE_MODELS names.
     encoder: if the run trained a module of your own, such a module. A copy of it gets the trained weights.
     """
     if not isinstance(path, str | Path):

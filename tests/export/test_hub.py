@@ -1,6 +1,9 @@
 """`contune export --push` and `hf:OWNER/NAME`, with a stand-in for the functions of huggingface_hub."""
 
+import hashlib
+import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -101,6 +104,16 @@ def test_another_format_replaces_the_files_of_the_first(hub: Hub, run: Path, tmp
     }  # fmt: skip
     with pytest.raises(UserError, match="public"):
         push(tmp_path / "two", "me/birds", private=True)
+
+
+def test_a_model_of_the_collection(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = export_run(run, "safetensors", tmp_path / "models" / "animals")[0] / "encoder.safetensors"
+    monkeypatch.chdir(tmp_path)
+    for content, error in ((weights.read_bytes(), nullcontext()), (b"", pytest.raises(UserError, match="again"))):
+        listed = [{"name": "animals", "file": weights.name, "sha256": hashlib.sha256(content).hexdigest()}]
+        Path("models", "models.json").write_text(json.dumps(listed))
+        with error:
+            assert load_encoder("animals").spec == load_encoder(run).spec
 
 
 def test_a_push_without_a_token_writes_nothing(

@@ -26,41 +26,31 @@ from contune.kernels import fused
 from contune.losses import tcl_loss
 
 pytestmark = quiet
-GRID = all_pairs(
-    num=(2, 63, 70),
-    dim=(8, 100, 300),
-    classes=("one", "half", "all"),
-    temperature=(0.01, 0.1, 1.0),
-    k1=(0.0, 0.5, 1e6),
-    k2=(0.5, 1.5),
-    variant=("out", "in"),
-    reduction=("none", "sum", "mean"),
-    normalize=(True, False),
-    layout=("plain", "turned", "gaps"),
-    candidates=(0, 77),
-    asking=("both", "anchors", "candidates"),
-    loss=tuple(LOSSES),
-    pairs=("labels", "matrix"),
-)
+VALUES: dict[str, Any] = {
+    "num": (2, 63, 70),
+    "dim": (8, 100, 300),
+    "classes": ("one", "half", "all"),
+    "temperature": (0.01, 0.1, 1.0),
+    "k1": (0.0, 0.5, 1e6),
+    "k2": (0.5, 1.5),
+    "variant": ("out", "in"),
+    "reduction": ("none", "sum", "mean"),
+    "normalize": (True, False),
+    "layout": ("plain", "turned", "gaps"),
+    "candidates": (0, 77),
+    "asking": ("both", "anchors", "candidates"),
+    "loss": tuple(LOSSES),
+    "pairs": ("labels", "matrix"),
+}
+GRID = all_pairs(**VALUES)
 LARGE = [
     Case(1, 64),
     Case(200, 8, "half", 0.1, 5000.0, 1.5, candidates=63),
     Case(63, 100, "half", 0.1, 5000.0, 1.5, candidates=200),
     Case(30, 1030, "two", 0.1, 5000.0, 1.0, reduction="sum"),
 ]
-SMALL = all_pairs(
-    num=(1, 16, 70),
-    dim=(8, 100, 256),
-    classes=("one", "half", "all"),
-    temperature=(0.05, 0.1, 1.0),
-    k1=(0.0, 0.5, 1e6),
-    k2=(0.5, 1.5),
-    variant=("out", "in"),
-    reduction=("sum", "mean"),
-    layout=("plain", "turned", "gaps"),
-    loss=tuple(LOSSES),
-    pairs=("labels", "matrix"),
-)
+OF_SMALL = {"num": (1, 16, 70), "dim": (8, 100, 256), "temperature": (0.05, 0.1, 1.0), "reduction": ("sum", "mean")}
+SMALL = all_pairs(**{k: v for k, v in VALUES.items() if k not in ("normalize", "candidates", "asking")} | OF_SMALL)
 ROADS = [
     Case(70, 20, "two", 0.1, 5000.0, 1.5),
     Case(70, 20, "half", 0.1, 0.0, 1.0, "in", reduction="mean"),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contune.methods.arb import arb_loss, nearest_base
-from contune.methods.pairwise import standardized
+from contune.methods.view_pairs import standardized
 
 Array = npt.NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from contune.methods.arb import arb_loss
 from contune.methods.barlow_twins import barlow_twins_loss
-from contune.methods.pairwise import ViewPairMethod
 from contune.methods.vicreg import vicreg_loss
+from contune.methods.view_pairs import ViewPairMethod
 from contune.methods.wmse import wmse_loss
 
 LOSSES = (barlow_twins_loss, vicreg_loss)
