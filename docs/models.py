@@ -7,15 +7,17 @@ card. `contune.load_encoder(NAME)` checks the weights against the list.
 """
 
 import argparse
-import hashlib
 import json
 from pathlib import Path
 
+from safetensors import safe_open
+
 from contune.export import export_run
 from contune.hub import LIST
-from contune.models.saved import ENCODER_FILE
+from contune.models.saved import DIGEST, ENCODER_FILE
 from contune.run import RunFolder
 
+SHOWN = ("linear", "linear-fast", "classifier", "knn")
 ROOT = Path(__file__).parent.parent
 LISTED, COLLECTION = ROOT / "results" / LIST, ROOT / "models"
 
@@ -26,14 +28,16 @@ def main() -> None:
     models = {each["name"]: each for each in json.loads(LISTED.read_text())} if LISTED.exists() else {}
     for run in parser.parse_args().runs:
         folder, _ = export_run(run, "safetensors", COLLECTION / run.name, license="mit")
-        result, weights = RunFolder(run).result() or {}, (folder / ENCODER_FILE).read_bytes()
+        result, file = RunFolder(run).result() or {}, folder / ENCODER_FILE
+        with safe_open(file, framework="pt") as opened:
+            digest = opened.metadata()[DIGEST]
         models[run.name] = {
             "name": run.name,
             "file": ENCODER_FILE,
-            "bytes": len(weights),
-            "sha256": hashlib.sha256(weights).hexdigest(),
-            "measures": {each["name"]: each["top1"] for each in result["measures"] if "-" not in each["name"][:6]},
-            "command": result["command"],
+            "bytes": file.stat().st_size,
+            "sha256": digest,
+            "top1": {each["name"]: round(each["top1"], 2) for each in result["measures"] if each["name"] in SHOWN},
+            "command": result["command"].partition(" --out")[0],
             "git_revision": result["git_revision"],
             "release": f"{run.name}.tar.gz",
         }

@@ -138,7 +138,7 @@ def report(
     say(f"report   {path}")
 
 
-@app.command(rich_help_panel="Understand")
+@app.command(rich_help_panel="Train")
 def tune(
     arguments: Arguments = None,
     how: Annotated[

@@ -37,7 +37,7 @@ CONFIG_FILE, TIMM_FILE, SPEC_KEY = "config.json", "model.safetensors", "contune"
 """Of an export for timm. Its config.json has contune's description of the encoder under this key."""
 LARGEST_IMAGE = 8192
 """Pixels per side. A file that claims more is damaged."""
-_DIGEST = "sha256"
+DIGEST = "sha256"
 _DAMAGED = (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError)
 
 
@@ -355,7 +355,7 @@ def load_classifier(run: Path) -> Classifier:
 def _write(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
-    content = save(tensors, metadata={"contune": text, _DIGEST: _digest(tensors, text)})
+    content = save(tensors, metadata={"contune": text, DIGEST: _digest(tensors, text)})
     with atomic_file(path) as part:
         part.write_bytes(content)
 
@@ -365,7 +365,7 @@ def _read(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     with safe_open(file, framework="pt") as opened:
         metadata = opened.metadata() or {}
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (not a dict)
-    if metadata.get(_DIGEST) not in (None, _digest(tensors, metadata["contune"])):  # older files have none
+    if metadata.get(DIGEST) not in (None, _digest(tensors, metadata["contune"])):  # older files have none
         raise ValueError("its checksum does not match; copy it again")
     return tensors, json.loads(metadata["contune"])
 
