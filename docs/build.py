@@ -27,11 +27,11 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    papers, _, _ = summary(findings).partition(" Of our")
+    papers, _, _ = summary(findings).removeprefix("We list ").partition(" Of our")
     blocks = {
         "numbers": why(BENCHMARKS),
-        "verdict": verdict(findings, f"**Claims.** {papers}"),
-        "results": results_table(results),
+        "verdict": verdict(findings, f"**The paper's claims.** Of {papers.replace(' claims of the paper:', ':')}"),
+        "results": results_table(results, "CIFAR-100"),
     }
     readme = README.read_text()
     for name, block in blocks.items():

@@ -42,6 +42,8 @@ ABOUT = "experiment.json"
 """In an experiment's folder: its name and the settings that were changed."""
 PLACES = ("data.path", "data.classes")
 """Settings that say where the data is."""
+TORCHS_NORM = ("graph", "eager")
+"""Engines that use torch's batch norm on a GPU. Others use contune's, and the two differ in accuracy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,13 @@ class PlanRow:
 
     def runs(self, results: Results, overrides: Iterable[str]) -> Runs:
         """The finished runs that have the settings of this row."""
-        return results.get(self.config(overrides, seed=0).fingerprint("run.seed", *PLACES), {})
+        return results.get(setting_of(self.config(overrides, seed=0)), {})
+
+
+def setting_of(config: Config) -> str:
+    """Equal for runs that differ only in seed, places and machine. Batch norm is part of it."""
+    norm = " torch's batch norm" if config.run.engine in TORCHS_NORM else ""
+    return config.fingerprint("run.seed", *PLACES) + norm
 
 
 def _key(assignment: str) -> str:
@@ -301,8 +309,8 @@ def read_results(*folders: Path) -> dict[str, Runs]:
         try:
             content = json.loads(path.read_text())
             if {"config", "measures", "seed", "epochs"} <= content.keys():
-                key = Config.from_dict(content["config"]).fingerprint("run.seed", *PLACES)
-                runs = found.setdefault(key, {}).setdefault(int(content["seed"]), [])
+                setting = setting_of(Config.from_dict(content["config"]))
+                runs = found.setdefault(setting, {}).setdefault(int(content["seed"]), [])
                 if all(_accuracies(run) != _accuracies(content) for run in runs):
                     runs.append(content | {"file": str(path)})
         except (ValueError, AttributeError, UserError):  # no result, or of settings that this version does not know
