@@ -33,13 +33,14 @@ OTHERS = (
     "an online probe; its number for ARB is from ARB's authors."
 )
 BALANCES = (
-    "Sampler: each batch has equally many images of every class. Weights: anchors from rare classes have a larger "
-    "weight in the loss. The probes learn from the same images, without weights."
+    "Sampler: each batch has equally many images of each class in it, and rare classes come as often as others. "
+    "Weights: anchors from rare classes have a larger weight in the loss. The probes learn from the same images, "
+    "without weights."
 )
 OF_PHOTOS = (
-    "TCL auto, with classifier: the recipe `{}` as it is. It adds cross-entropy with weight 3, and each batch has at "
-    "least four images of a class. The baseline has cross-entropy alone and random batches, so the difference includes "
-    "the effect of the batches."
+    "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Cross-entropy has weight 3, and each batch "
+    "has at least four images of a class. The baseline has cross-entropy alone and random batches, so the difference "
+    "includes the effect of the batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),
@@ -160,9 +161,9 @@ def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
     """TCL as the recipe has it, and what a user would try instead."""
     rows = {
         CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
-        "SupCon, with classifier": ("method.name=supcon",),
+        "SupCon plus cross-entropy": ("method.name=supcon",),
         "TCL auto": ("method.cross_entropy=0",),
-        "TCL auto, with classifier": (),
+        "TCL auto plus cross-entropy": (),
         untrained: ("optim.epochs=0", "method.cross_entropy=0"),
     }
     return tuple(
@@ -285,7 +286,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         overrides=("model.encoder=resnet18",),
         num_seeds=5,
         layout="seeds",
-        notes=("All have 150 epochs: cross-entropy trains for 150, the others for 100, and their probe for 50.",),
+        notes=("Cross-entropy trains for 150 epochs, the other encoders for 100 and then their probes for 50.",),
     ),
     "ci-digits": Experiment(
         title="Cross-entropy, SupCon and TCL over seeds, handwritten digits, 10 epochs",

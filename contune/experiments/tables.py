@@ -237,8 +237,8 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            uncertain = f"{num:,} test images alone make each uncertain by ± {half:.1f} points (95 %)"
-            notes.append(f"Numbers without ± have one or two runs. {uncertain}.")
+            uncertain = f"{num:,} test images alone make them uncertain by about ± {half:.1f} points (95 %)"
+            notes.append(f"Accuracies without ± have one or two runs. {uncertain}.")
         notes += _facts(outcomes, columns)
     for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
         names = ", ".join(dict.fromkeys(each.row.at or each.row.title for each in outcomes if each.absent == reason))

@@ -242,7 +242,7 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
             names.setdefault(_name_of(score["name"]), each.row.method)
     first, *others = names
     text = f"the {first}" if first.endswith("probe") else first
-    return text + "".join(f" ({lower(names[other])}: its {other})" for other in others)
+    return text + "".join(f" ({lower(names[other])}: by its {other})" for other in others)
 
 
 def _name_of(measure: str) -> str:
@@ -355,6 +355,6 @@ def summary(findings: Sequence[Finding]) -> str:
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"We list {len(papers)} claims of the paper: {reproduced} reproduced ({same} in the paper's own setting), "
-        f"{partly} partly, {not_} not, {open_} open ({not_run[0]} lack runs). Of our own {len(ours)} claims, {hold} "
-        f"hold and {in_part} in part, {fail} do not, {undecided} are open ({not_run[1]} lacks runs)."
+        f"{partly} partly, {not_} not, {open_} open ({not_run[0]} not testable yet). Of our own {len(ours)} claims, "
+        f"{hold} hold and {in_part} in part, {fail} do not, {undecided} are open ({not_run[1]} not testable yet)."
     )

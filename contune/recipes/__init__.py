@@ -66,7 +66,7 @@ def images_finetune() -> Config:
 
 
 def images_ssl() -> Config:
-    """Your images without labels: TCL on positive triplets, ResNet-18, 200 epochs; add data.path=FOLDER."""
+    """Your images without labels: TCL, three views, ResNet-18, 200 epochs; add data.path=FOLDER."""
     config = images()
     config.augment = AugmentConfig(policy="simaugment", views=3)
     config.optim = replace(config.optim, epochs=200, batch_images=128, balance="none", warmup_epochs=10)

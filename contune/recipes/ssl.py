@@ -110,7 +110,7 @@ ROWS = {
     "arb": Row("ARB", "lars", 0.3, 1e-4, ASYMMETRIC, digits=_small(512, 32)),
     "barlow-twins": Row("Barlow Twins", "lars", 0.3, 1e-4, ASYMMETRIC, digits=_small(512, 256)),
     "simclr": Row("SimCLR", "lars", 0.4, 1e-4, SYMMETRIC),
-    "tcl-ssl": Row("TCL on positive triplets", "lars", 0.4, 1e-4, TRIPLETS, settings=paper.TRIPLETS),
+    "tcl-ssl": Row("TCL, three views", "lars", 0.4, 1e-4, TRIPLETS, settings=paper.TRIPLETS),
 }  # fmt: skip
 """In the order of the paper's table 2."""
 

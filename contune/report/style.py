@@ -80,9 +80,9 @@ METHOD_STYLES = {
 
 
 def method_style(name: str) -> MethodStyle:
-    """Of a method by its name or its title. `SupCon, sampler` looks like SupCon; a method without an entry is black."""
+    """Of a method by its name or its title. `SupCon, sampler` looks like SupCon; an unknown one is black."""
     key = name.lower().replace("ε", "eps")
-    like = METHOD_STYLES.get(key.partition(",")[0], MethodStyle(name, INK, "o"))
+    like = METHOD_STYLES.get(re.split(",| plus ", key)[0], MethodStyle(name, INK, "o"))
     return METHOD_STYLES.get(key, like._replace(title=name))
 
 
