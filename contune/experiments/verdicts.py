@@ -355,6 +355,6 @@ def summary(findings: Sequence[Finding]) -> str:
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"We list {len(papers)} claims of the paper: {reproduced} reproduced ({same} in the paper's own setting), "
-        f"{partly} partly, {not_} not, {open_} open ({not_run[0]} not testable yet). Of our own {len(ours)} claims, "
-        f"{hold} hold and {in_part} in part, {fail} do not, {undecided} are open ({not_run[1]} not testable yet)."
+        f"{partly} partly, {not_} not, {open_} open ({not_run[0]} untested). Of our own {len(ours)} claims, "
+        f"{hold} hold and {in_part} in part, {fail} do not, {undecided} are open ({not_run[1]} untested)."
     )
