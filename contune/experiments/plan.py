@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from contune.config import MACHINE_SETTINGS, Config
+from contune.console import say
 from contune.errors import UserError
 from contune.eval.measures import PIXELS, TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
@@ -115,8 +116,6 @@ class Experiment:
                 raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
             if all(key in map(_key, row.overrides) for row in rows):
                 raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
-        for row in rows:
-            row.config(overrides, seed=0)  # raises if a setting is wrong
         if computed:
             kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
             but = f"; {', '.join(kept)} kept its own" if kept else ""
@@ -156,8 +155,6 @@ class Outcome:
     failures: tuple[str, ...] = ()
     """Of the failed ones: seed and reason."""
     num_missing: int = 0
-    absent: str = ""
-    """Why the data set could not be opened, if it could not."""
 
     @property
     def trained(self) -> tuple[Result, ...]:
@@ -171,13 +168,6 @@ class Outcome:
         found = [(result["seed"], judged_by(result, column, prefix=prefix)) for result in results]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
-    def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:
-        """Top-1 % of all runs."""
-        found: dict[int, list[float]] = {}
-        for score in self.scores(column):
-            found.setdefault(score["seed"], []).append(score["top1"])
-        return found
-
     def accuracy(self, column: str = TOP1) -> Spread | None:
         """Top-1 %, the mean over runs with its interval."""
         values = [score["top1"] for score in self.scores(column)]
@@ -188,12 +178,13 @@ class Outcome:
 
         Paired by seed if both have one run of the same seeds. Otherwise all runs count, with Welch's interval.
         """
-        mine, theirs = self.by_seed(column), other.by_seed(column)
-        a, b = ([value for runs in each.values() for value in runs] for each in (mine, theirs))
+        mine, theirs = self.scores(column), other.scores(column)
+        a, b = ([score["top1"] for score in each] for each in (mine, theirs))
         if not a or not b:
             return None
-        if len(a) == len(b) == len(mine) and mine.keys() == theirs.keys():
-            return paired(a, [theirs[seed][0] for seed in mine])
+        seeds, others = ([score["seed"] for score in each] for each in (mine, theirs))
+        if seeds == others and len({*seeds}) == len(seeds):
+            return paired(a, b)
         return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -237,12 +228,11 @@ def collect(
     *,
     seeds: Sequence[int] | None = None,
     errors: Mapping[str, str] | None = None,
-    absent: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
     """The outcome of every row.
 
     seeds: those of the experiment; None: all that there are. errors: why runs failed, by the fingerprint of their
-    settings. absent: why data sets cannot be opened, by name.
+    settings.
     """
     outcomes = []
     for row in experiment.rows:
@@ -252,19 +242,18 @@ def collect(
         reasons = {seed: (errors or {}).get(config.fingerprint()) for seed, config in configs.items()}
         failures = [f"seed {seed}: {reason.rstrip('.')}." for seed, reason in reasons.items() if reason]
         num_missing = len(reasons) - len(failures) if wanted else 1
-        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if num_missing else ""
         found = [result for seed in wanted for result in runs.get(seed, ())]
-        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing, no_data))
+        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing))
     return outcomes
 
 
 def run_missing(
     experiment: Experiment, folder: Path, seeds: Sequence[int], results: Results, parallel: int | None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Runs what has not finished yet, seed by seed. Returns `errors` and `absent` of `collect`.
+) -> tuple[Experiment, dict[str, str]]:
+    """Runs what has not finished yet, seed by seed; returns `errors` of `collect`, and the experiment.
 
-    Rows with the same settings share their runs. Rows whose data set is not on this disk are left out. If there is
-    nothing else, it is an error.
+    Rows with the same settings share their runs. Rows without results whose data set is not on this disk are left out
+    of the experiment. If there are no others, it is an error.
     """
     jobs: dict[str, Job] = {}
     known = [row.runs(results, experiment.overrides) for row in experiment.rows]
@@ -279,13 +268,21 @@ def run_missing(
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
+    shown, left_out = [], dict[str, dict[str, None]]()
+    for row, runs in zip(experiment.rows, known, strict=True):
+        name = row.config(experiment.overrides, 0).data.name
+        if runs or name not in absent:
+            shown.append(row)
+        else:
+            left_out.setdefault(absent[name], {})[row.at or row.title] = None
+    if not shown:
+        raise UserError(next(iter(left_out)))
+    notes = [f"Left out: {', '.join(titles)}; {reason}." for reason, titles in left_out.items()]
+    claim_folder(folder, experiment)
     possible = [job for job in jobs.values() if job.config.data.name not in absent]
-    if absent and not possible and not any(known):
-        raise UserError(next(iter(absent.values())))
-    check_folder(folder, experiment)
-    write_about(folder, experiment)
     done = zip(possible, run_many(possible, parallel), strict=True)
-    return {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}, absent
+    errors = {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}
+    return replace(experiment, rows=tuple(shown), notes=(*experiment.notes, *notes)), errors
 
 
 # Result files: one JSON file per run, anywhere below a folder.
@@ -328,18 +325,19 @@ def write_about(folder: Path, experiment: Experiment) -> None:
     write_atomic(folder / ABOUT, json.dumps(experiment.about, indent=2) + "\n")
 
 
-def check_folder(folder: Path, experiment: Experiment) -> None:
-    """An experiment may be drawn in a new or empty folder and in its own."""
+def claim_folder(folder: Path, experiment: Experiment) -> None:
+    """Say which experiment a folder holds, if it is new, empty or this experiment's own."""
     about = read_about(folder)
     if about is None:
         check_new_folder(folder, "run of this experiment")
     elif about != experiment.about:
         held = " ".join([about["experiment"], *about["overrides"]])
         raise UserError(f"{folder} holds the experiment {held}; use another --out")
+    write_about(folder, experiment)
 
 
-def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> int:
-    """Copies the results of the run folders in `source`, one file per run. Returns how many there are."""
+def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> None:
+    """Copies the results of the run folders in `source`, one file per run."""
     write_about(folder, experiment)
     found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
     new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
@@ -348,4 +346,4 @@ def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, sour
         # A curve on one line.
         text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
         write_atomic(folder / f"{name}.json", f"{text}\n")
-    return len(new)
+    say(f"results  {folder}: {len(new)} new")
