@@ -4,12 +4,12 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
-from contune.config import MACHINE_SETTINGS, Config
-from contune.console import plural, progress, say
+from contune.config import Config
+from contune.console import plural, progress
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
@@ -23,7 +23,7 @@ from contune.report.statistics import Spread, paired
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.settings import as_text
-from contune.training.log import INCOMPLETE, read_metrics
+from contune.training.log import read_metrics
 from contune.training.setup import open_setup
 
 COLUMNS = {TOP1: "Classifier or probe", LINEAR: "Linear probe", KNN: MEASURES["knn"].title}
@@ -47,10 +47,6 @@ class ComparedRun:
     metrics: list[dict[str, float]]
 
     @property
-    def seed(self) -> int:
-        return self.config.run.seed
-
-    @property
     def method(self) -> MethodStyle:
         return method_style(self.config.method.name)
 
@@ -62,7 +58,7 @@ class ComparedRun:
 
     def score(self, column: str) -> dict[str, Any] | None:
         """The measure that a column shows of this run; None if it was not measured."""
-        return None if self.result is None else judged_by(self.result, column)
+        return judged_by(self.result or {"measures": ()}, column)
 
     def state(self) -> str:
         """How far it is; empty for a finished run."""
@@ -90,7 +86,7 @@ class Group:
         pairs = []
         for one, two in product(self.runs, other.runs):
             a, b = one.score(column), two.score(column)
-            if a is None or b is None or one.seed != two.seed:
+            if a is None or b is None or one.config.run.seed != two.config.run.seed:
                 continue
             same_images = (one.data, a["split"]) == (two.data, b["split"])
             if same_images and (a["protocol"] == b["protocol"] or "classifier" in (a["name"], b["name"])):
@@ -102,9 +98,7 @@ def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
     """Runs that differ only in the seed are one group, in the order of their first run. A repeat does not count."""
     groups: dict[str, dict[int, ComparedRun]] = {}
     for run in runs:
-        by_seed = groups.setdefault(run.config.fingerprint("run.seed"), {})
-        if run.seed not in by_seed or by_seed[run.seed].result is None:
-            by_seed[run.seed] = run
+        groups.setdefault(run.config.fingerprint("run.seed"), {}).setdefault(run.config.run.seed, run)
     members = [[by_seed[seed] for seed in sorted(by_seed)] for by_seed in groups.values()]
     return list(map(Group, titles([each[0] for each in members]), members))
 
@@ -125,12 +119,9 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
 
 def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     """Settings in which runs differ with the value of each run, the method's first; empty if a run has no such one."""
-    settings = [run.config.flat() for run in runs]
-    keys = dict.fromkeys(key for each in settings for key in each if key not in MACHINE_SETTINGS)
-    values = {
-        key: [as_text(each[key]) if key in each else "" for each in settings]
-        for key in sorted(keys, key=lambda key: not key.startswith("method."))
-    }
+    settings = [run.config.flat(machine=False) for run in runs]
+    keys = sorted(dict.fromkeys(chain.from_iterable(settings)), key=lambda key: not key.startswith("method."))
+    values = {key: [as_text(each[key]) if key in each else "" for each in settings] for key in keys}
     return {key: found for key, found in values.items() if len(set(found)) > 1}
 
 
@@ -141,11 +132,8 @@ def columns_of(groups: Sequence[Group]) -> list[str]:
 
 
 def verdict(groups: Sequence[Group]) -> str:
-    """One sentence on the best two settings that were measured alike, or on the only one."""
+    """One sentence on the best two settings that were measured alike."""
     for column in columns_of(groups):
-        by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
-        if len(groups) == 1 and (spread := groups[0].accuracy(column)) is not None:
-            return f"{by}, {groups[0].title} gets {spread} % right ({plural(len(groups[0].runs), 'seed')})."
         ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         for best, other in combinations(ranked, 2):
             if (found := best.difference(other, column)) is None:
@@ -154,11 +142,10 @@ def verdict(groups: Sequence[Group]) -> str:
             b += f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
             points, interval = found._replace(mean=abs(found.mean)), "" if found.shown is None else "95 % interval, "
             size = f"{points} points ({interval}{plural(found.num, 'seed')})"
+            by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
             if found.shown is None or points.mean <= found.shown:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
-    if len(groups) == 1:
-        return "No accuracy was measured yet."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
 
 
@@ -170,7 +157,7 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
         rows.append((
             group.title,
             *(str(group.accuracy(column) or "–") for column in columns),
-            ", ".join(str(run.seed) for run in group.runs),
+            ", ".join(str(run.config.run.seed) for run in group.runs),
             html.duration(sum(seconds) / len(seconds)) if seconds else "–",
         ))  # fmt: skip
     return ("Runs", *(f"{COLUMNS[column]}, %" for column in columns), "Seeds", "Training"), rows
@@ -204,20 +191,22 @@ def comparison_page(groups: Sequence[Group]) -> str:
 
 
 def _accuracies(groups: Sequence[Group]) -> str:
-    (heads, plain), columns, protocols = accuracy_rows(groups), columns_of(groups), dict[str, None]()
-    rows = []
+    (heads, plain), columns, rows = accuracy_rows(groups), columns_of(groups), []
     for group, (title, *cells) in zip(groups, plain, strict=True):
         names = "".join(f"<small>{escape(run.name + run.state())}</small>" for run in group.runs)
         rows.append((escape(title) + names, *cells))
-        for run, score in ((run, run.score(column)) for column in columns for run in group.runs):
-            if score is not None:
-                title = f"{MEASURES[score['name']].title}, {score['split']}, {run.data}"
-                protocols[f"<li>{escape(title)}: {escape(score['protocol'])}</li>"] = None
+    protocols = dict.fromkeys(
+        f"{MEASURES[score['name']].title}, {score['split']}, {run.data}: {score['protocol']}"
+        for group, column in product(groups, columns)
+        for run in group.runs
+        if (score := run.score(column)) is not None
+    )
+    notes = "".join(f"<li>{escape(text)}</li>" for text in protocols)
     lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t), from three seeds on."
     if TOP1 in columns:
         lead += f" “{COLUMNS[TOP1]}”: the classifier of a method that trains one, else the linear probe."
     shown = table("comparison runs", heads, rows, numbers=range(1, len(heads)))
-    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{"".join(protocols)}</ul>'
+    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{notes}</ul>'
     return section("accuracy", "Accuracy", lead, shown)
 
 
@@ -228,10 +217,9 @@ def _differences(groups: Sequence[Group]) -> str:
         title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
         for column in columns_of(groups):
             if (found := one.difference(other, column)) is not None:
-                p = 1.0 if found.shown is None or found.p is None else found.p
-                points = f"<b>{found.signed}</b>" if p < 0.05 else found.signed
-                shown = "–" if found.shown is None else "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
-                rows.append((title, COLUMNS[column], points, shown, str(found.num)))
+                points = f"<b>{found.signed}</b>" if found.shown is not None and found.p < 0.05 else found.signed
+                p = "–" if found.shown is None else f"{found.p:.2g}"
+                rows.append((title, COLUMNS[column], points, p, str(found.num)))
                 title = ""
     lead = (
         "Rows that were measured alike are compared in pairs of runs of one seed. p: two-sided paired t-test, not "
@@ -263,15 +251,8 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
     """Write the report of one finished run again, or else the comparison of all runs, whose groups are returned."""
     folders = list({os.path.realpath(run.path): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(each.path), each.config(), each.result(), read_metrics(each.path)) for each in folders]
-    for run in runs:
-        if run.result and (run.metrics[-1]["epoch"] if run.metrics else 0) < run.config.optim.epochs - 0.01:
-            say(INCOMPLETE.format(f"{run.name}/metrics.jsonl"))
-    own = folders[0].report_file
-    path = out or (own if len(runs) == 1 else Path("comparison.html"))
-    if len(runs) > 1 or os.path.realpath(path) != os.path.realpath(own):
-        if path.name == own.name and RunFolder(path.parent).config_file.exists():
-            raise UserError(f"{path} is the report of another run; choose another file with --out")
-        check_like(path, html.GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
+    path = out or (folders[0].report_file if len(runs) == 1 else Path("comparison.html"))
+    check_like(path, html.GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
     make_parent(path)
     if len(runs) > 1 or runs[0].result is None:
         groups = grouped(runs)

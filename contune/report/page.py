@@ -6,7 +6,6 @@ Whatever comes from outside (class names, paths, settings) goes through `escape`
 import base64
 import html
 import re
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 from importlib import resources
 from io import BytesIO
@@ -152,8 +151,7 @@ def write_report(
     # The header: what was trained on what, and how good it is.
     cards, first, note = [], None, ""
     for column, raw in ((LINEAR, LINEAR), (CLASSIFIER, LINEAR), (KNN, KNN)):
-        measure = judged_by(result, column)
-        if measure is None:
+        if (measure := judged_by(result, column)) is None:
             continue
         first, about, others = first or measure, MEASURES[measure["name"]], ""
         key, title = (MAP, f"{about.title}, mAP") if MAP in measure else ("top1", about.title)
@@ -259,17 +257,8 @@ def write_report(
         ("Versions", escape(", ".join(map(" ".join, result["versions"].items())))),
         ("Revision", escape(result["git_revision"] or "an installed package, no checkout")),
         ("Finished", escape(result["finished"])),
+        ("Command", f"<code>{escape(result.get('command', ''))}</code>"),
     ]
     parts.append(section("settings", "Settings and environment", "", folded, table("pairs", (), rows)))
-    run = shlex.quote(str(path.parent)) if (path.parent / "config.json").exists() else "RUN"
-    rows = [
-        ("Repeat this run", result.get("command", "")),
-        ("Embed your images", f"contune embed {run} photos/ --out photos.parquet"),
-        ("Find similar images", f"contune search {run} photos.parquet query.jpg --out similar.html"),
-        ("Export the encoder", f"contune export {run} --to onnx"),
-        ("Compare with another run", f"contune report {run} OTHER_RUN"),
-    ]
-    rows = [(what, f"<code>{escape(command)}</code>") for what, command in rows]
-    parts.append(section("next", "Next steps", "", table("pairs", (), rows)))
     text = page("report", f"{style.title} on {data} · contune", "\n".join(parts))
     path.write_text(text, encoding="utf-8", newline="\n")

@@ -48,7 +48,7 @@ PERCENT = ("top1", "theorem1_share")
 BAR_CLASSES, MOST_MISTAKES = 30, 3
 MAP_POINTS, NAMED_CLASSES, NUM_COLORS = 2000, 20, 10
 WIDTH, HEIGHT, MARGIN = 760, 600, 24
-LETTER_WIDTH, LINE_HEIGHT = 18, 30
+LETTER_WIDTH = 18
 """Of names on a map, in the largest size that page.css gives them."""
 NUM_QUERIES, NUM_NEIGHBORS = 8, 6
 
@@ -189,7 +189,11 @@ def embedding_map(images: ImageSet, features_MD: Tensor, own_M: np.ndarray, mist
         look = f'class="{"wrong" if wrong_N[place] else "right"}" style="fill:{color}"'
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {look}><title>{title}</title></circle>')
     if names[0] and len(names) <= NAMED_CLASSES:
-        parts += _map_names(names, label_N, xy_N2)
+        for label, name in enumerate(names):  # on the class's most central point, as far as it fits
+            own_P2, text = xy_N2[label_N == label], name if len(name) <= 18 else f"{name[:17]}…"
+            x, y = own_P2[np.abs(own_P2 - np.median(own_P2, axis=0)).sum(axis=1).argmin()]
+            half = LETTER_WIDTH * len(text) / 2
+            parts.append(f'<text x="{np.clip(x, half, WIDTH - half):.0f}" y="{y:.0f}">{escape(text)}</text>')
     description = f"Scatter plot of {len(chosen_N)} embeddings; similar images are close together"
     head = f'<svg class="map" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{description}">'
     lead = f"t-SNE of {len(chosen_N):,} images by cosine similarity. Hover over a point for its name."
@@ -214,26 +218,6 @@ def project(features_ND: Tensor) -> np.ndarray:
     with threadpool_limits(1):
         xy_N2: np.ndarray = tsne.fit_transform(z_ND)
     return xy_N2
-
-
-def _map_names(names: np.ndarray, label_N: np.ndarray, xy_N2: np.ndarray) -> list[str]:
-    """Each class's name on its most central point, moved down where it would cover another name."""
-    placed: list[tuple[float, float, float]] = []
-    parts = []
-    for label, name in enumerate(names):
-        own_P2 = xy_N2[label_N == label]
-        x, y = own_P2[np.abs(own_P2 - np.median(own_P2, axis=0)).sum(axis=1).argmin()]
-        text = name if len(name) <= 18 else f"{name[:17]}…"
-        half = LETTER_WIDTH * len(text) / 2
-        x = min(max(x, half), WIDTH - half)
-        for above, other_x, other_half in sorted(placed):
-            if abs(x - other_x) < half + other_half and abs(y - above) < LINE_HEIGHT:
-                y = above + LINE_HEIGHT
-        placed.append((y, x, half))
-        parts.append(
-            f'<text x="{x:.0f}" y="{min(max(y, LINE_HEIGHT), HEIGHT - LINE_HEIGHT):.0f}">{escape(text)}</text>'
-        )
-    return parts
 
 
 def neighbors(images: ImageSet, channels: int, features_MD: Tensor, own_M: np.ndarray, mistaken_M: np.ndarray) -> str:

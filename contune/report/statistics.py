@@ -15,8 +15,8 @@ class Spread(NamedTuple):
     mean: float
     half: float | None = None
     """None for a single value."""
-    p: float | None = None
-    """Whether the mean may be 0: the two-sided p-value of the t-test, None for a single value."""
+    p: float = 1.0
+    """Whether the mean may be 0: the two-sided p-value of the t-test, 1 for a single value."""
     num: int = 1
     """How many values."""
 

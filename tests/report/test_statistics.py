@@ -35,7 +35,7 @@ def test_the_paired_test_is_scipys(a: list[float], data: st.DataObject) -> None:
 def test_few_and_equal_values() -> None:
     assert (Spread.of([5.0]), str(Spread.of([5.0]))) == (Spread(5.0, None), "5.00")
     assert [str(Spread.of(values)) for values in ([5.0, 6.0], [5.0, 5.0, 5.0])] == ["5.50", "5.00 ± 0.00"]
-    assert paired([1.0], [2.0]) == (-1.0, None, None, 1)
+    assert paired([1.0], [2.0]) == (-1.0, None, 1, 1)
     assert paired([1.0, 2.0], [1.0, 2.0]).p == 1
     assert paired([2.0, 3.0], [1.0, 2.0]).p == 0
     with pytest.raises(ValueError, match="shorter"):
