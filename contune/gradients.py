@@ -30,7 +30,7 @@ from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, res
 from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.models import load_encoder
-from contune.report.page import escape, header, page, section, table
+from contune.report.page import render
 from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure, svg_text
 from contune.run import RunFolder
 from contune.settings import assign, check, split_assignment
@@ -204,33 +204,9 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         figure = draw(found)
         save_figure(figure, folder / "gradients")
         drawing = inline_svg(svg_text(figure), "Gradients from positives and negatives by similarity, by k1 and by k2")
-    facts = [
-        f"<strong>{escape(found['encoder'])}</strong> encoder after {found['step']:,} steps",
-        f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']:,} embeddings",
-        f"τ = {found['temperature']:g}",
-        f"positives: {escape(found['positives'])}",
-        "1 seed",
-    ]
-    reading = (
-        "Top: the weight of a pair in its anchor’s gradient by its similarity. A positive below zero is pushed away. "
-        "Gray: how many pairs there are. Below: the same embeddings with other k1 or k2. Solid lines are hard pairs, "
-        "dashed lines are easy ones."
-    )
-    share = f"{100 * found['hard_share']:g}\u202f%"
-    meaning = (
-        "Positives: the mean of |X − P + Y| over an anchor’s positives, then over anchors. Negatives: the mean of P. "
-        f"Hard positives: the {share} with the lowest similarity, easy ones with the highest; for negatives the other "
-        "way round. Pushed away: positives with a negative’s sign. Theorem 1 (equation 16): positives with a larger "
-        "response under TCL than under SupCon, which is certain where X ≥ P."
-    )
-    shown = table("comparison settings", COLUMNS, rows(found), numbers=range(1, len(COLUMNS)))
-    method, data = method_style(found["method"]).title, found["data"]
-    body = [
-        header("gradient responses", f"{escape(method)} <span>on</span> {escape(data)}", facts),
-        section("figure", "Pull and push", reading, f'<figure class="drawing scroll">{drawing}</figure>'),
-        section("numbers", "Numbers", meaning, f'<div class="scroll">{shown}</div>'),
-    ]
-    text = page("gradients", f"{method} on {data}: gradients · contune", "\n".join(body))
+    method = method_style(found["method"]).title
+    values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
+    text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)
     write_atomic(folder / "gradients.html", text)
 
 

@@ -16,9 +16,8 @@ from contune.eval.probes import extract_features
 from contune.files import atomic_file, check_like, make_parent, write_atomic
 from contune.models import load_encoder
 from contune.models.saved import load_classifier
-from contune.report import page as html
 from contune.report import plots
-from contune.report.page import escape, missing, section, table
+from contune.report.page import GENERATOR, data_title, duration, render, write_report
 from contune.report.statistics import Spread, paired
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
@@ -106,7 +105,7 @@ def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
 def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
     several = len({run.data for run in runs}) > 1
-    starts = [f"{run.method.title} on {html.data_title(run.data)}" if several else run.method.title for run in runs]
+    starts = [f"{run.method.title} on {data_title(run.data)}" if several else run.method.title for run in runs]
     named: list[list[str]] = [[] for _ in runs]
     for key, values in different_settings(runs).items():
         among = [run.data for run in runs] if key.startswith(HELD_EQUAL) else starts
@@ -146,6 +145,8 @@ def verdict(groups: Sequence[Group]) -> str:
             if found.shown is None or points.mean <= found.shown:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
+    if len(groups) == 1:
+        return "All runs have the same settings, so there is nothing to compare."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
 
 
@@ -158,93 +159,57 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
             group.title,
             *(str(group.accuracy(column) or "–") for column in columns),
             ", ".join(str(run.config.run.seed) for run in group.runs),
-            html.duration(sum(seconds) / len(seconds)) if seconds else "–",
+            duration(sum(seconds) / len(seconds)) if seconds else "–",
         ))  # fmt: skip
     return ("Runs", *(f"{COLUMNS[column]}, %" for column in columns), "Seeds", "Training"), rows
 
 
 def comparison_page(groups: Sequence[Group]) -> str:
-    """The whole page, from the run folders alone: neither data nor encoders are needed."""
-    runs = [run for group in groups for run in group.runs]
+    """The whole page."""
+    runs, columns = [run for group in groups for run in group.runs], columns_of(groups)
     methods = ", ".join(dict.fromkeys(run.method.title for run in runs))
-    data = ", ".join(dict.fromkeys(html.data_title(run.data) for run in runs))
-    num_unfinished = sum(run.result is None for run in runs)
-    facts = [plural(len(runs), "run"), plural(len(groups), "setting")]
-    facts += [f"{num_unfinished} not finished"] if num_unfinished else []
-    answer = f'<p class="verdict">{escape(verdict(groups))}</p>'
-    parts = [
-        html.header("comparison", f"{escape(methods)} <span>on</span> {escape(data)}", facts, answer),
-        _accuracies(groups),
-        *([_differences(groups)] if len(groups) > 1 else []),
-        _curves(groups),
-    ]
-    rows = [
-        (f"<code>{escape(key)}</code>", *(escape(value) or html.NOTHING for value in values))
-        for key, values in different_settings([group.runs[0] for group in groups]).items()
-        if key != "run.seed"
-    ]
-    shown = table("comparison settings", ("Setting", *(escape(group.title) for group in groups)), rows)
-    shown = f'<div class="scroll">{shown}</div>' if rows else missing("Only the seeds differ.")
-    parts.append(section("settings", "Settings that differ", "", shown))
-    kind = "comparison" if len(runs) > 1 else "report"  # an unfinished run's page takes its report's place
-    return html.page(kind, f"{methods} on {data} · contune", "\n".join(parts))
-
-
-def _accuracies(groups: Sequence[Group]) -> str:
-    (heads, plain), columns, rows = accuracy_rows(groups), columns_of(groups), []
-    for group, (title, *cells) in zip(groups, plain, strict=True):
-        names = "".join(f"<small>{escape(run.name + run.state())}</small>" for run in group.runs)
-        rows.append((escape(title) + names, *cells))
+    data = ", ".join(dict.fromkeys(data_title(run.data) for run in runs))
+    heads, rows = accuracy_rows(groups)
     protocols = dict.fromkeys(
         f"{MEASURES[score['name']].title}, {score['split']}, {run.data}: {score['protocol']}"
         for group, column in product(groups, columns)
         for run in group.runs
         if (score := run.score(column)) is not None
     )
-    notes = "".join(f"<li>{escape(text)}</li>" for text in protocols)
-    lead = "Top-1: mean over seeds ± 95\u202f% confidence interval (Student’s t), from three seeds on."
-    if TOP1 in columns:
-        lead += f" “{COLUMNS[TOP1]}”: the classifier of a method that trains one, else the linear probe."
-    shown = table("comparison runs", heads, rows, numbers=range(1, len(heads)))
-    shown = f'<div style="--measures: {len(columns)}">{shown}</div><ul class="notes">{notes}</ul>'
-    return section("accuracy", "Accuracy", lead, shown)
-
-
-def _differences(groups: Sequence[Group]) -> str:
-    """Paired tests of every two rows over the seeds that both have."""
-    rows = []
-    for one, other in combinations(groups, 2):
-        title = f'{escape(one.title)} <span class="none">minus</span> {escape(other.title)}'
-        for column in columns_of(groups):
-            if (found := one.difference(other, column)) is not None:
-                points = f"<b>{found.signed}</b>" if found.shown is not None and found.p < 0.05 else found.signed
-                p = "–" if found.shown is None else f"{found.p:.2g}"
-                rows.append((title, COLUMNS[column], points, p, str(found.num)))
-                title = ""
-    lead = (
-        "Rows that were measured alike are compared in pairs of runs of one seed. p: two-sided paired t-test, not "
-        "corrected for the number of rows."
-    )
-    lead += f" The first {MOST_ROWS} of {len(rows)} rows are shown." if len(rows) > MOST_ROWS else ""
-    heads = ("Difference", "Measure", "points, 95\u202f% interval", "p", "shared seeds")
-    shown = table("comparison differences", heads, rows[:MOST_ROWS], numbers=(2, 3, 4))
-    shown = f'<div class="scroll">{shown}</div>' if rows else missing("No two rows share a seed and a protocol.")
-    return section("differences", "Differences", lead, shown)
-
-
-def _curves(groups: Sequence[Group]) -> str:
-    """A line per run: each method in its color, or each row in one of its own if rows share a method."""
+    differences = [
+        (one.title, other.title, COLUMNS[column], found)
+        for (one, other), column in product(combinations(groups, 2), columns)
+        if (found := one.difference(other, column)) is not None
+    ]
+    # A line per run: each method in its color, or each row in one of its own if rows share a method.
     by_method = len({group.runs[0].method for group in groups}) == len(groups)
     palette, logged, keys = [MethodStyle("", color, "o") for color in PALETTE], [], []
     for place, group in enumerate(groups):
         style = group.runs[0].method if by_method else palette[place % len(palette)]
         dash = DASHES[(place + place // len(palette)) % len(DASHES)]
         logged += [(run.metrics, style, dash) for run in group.runs]
-        color, gaps = PAGE_COLORS.get(style.color, style.color), " ".join(map(str, dash)) or "none"
-        line = f'<line x1="1" y1="6" x2="33" y2="6" stroke="{color}" stroke-width="2.6" stroke-dasharray="{gaps}" />'
-        svg = f'<svg viewBox="0 0 34 12" width="34" height="12" aria-hidden="true">{line}</svg>'
-        keys.append(f"<li>{svg}{escape(group.title)}</li>")
-    return plots.curves(logged, legend=f'<ul class="legend keys">\n{chr(10).join(keys)}\n</ul>')
+        keys.append((group.title, PAGE_COLORS.get(style.color, style.color), dash))
+    settings = different_settings([group.runs[0] for group in groups])
+    settings.pop("run.seed", None)
+    return render(
+        "comparison.html",
+        "comparison" if len(runs) > 1 else "report",  # an unfinished run's page takes its report's place
+        f"{methods} on {data}",
+        groups=groups,
+        methods=methods,
+        data=data,
+        verdict=verdict(groups),
+        columns={column: COLUMNS[column] for column in columns},
+        heads=heads,
+        rows=rows,
+        protocols=protocols,
+        differences=differences,
+        most_rows=MOST_ROWS,
+        figures=plots.curves(logged),
+        keys=keys,
+        settings=settings,
+        TOP1=TOP1,
+    )
 
 
 def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, list[Group]]:
@@ -252,7 +217,7 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
     folders = list({os.path.realpath(run.path): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(each.path), each.config(), each.result(), read_metrics(each.path)) for each in folders]
     path = out or (folders[0].report_file if len(runs) == 1 else Path("comparison.html"))
-    check_like(path, html.GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
+    check_like(path, GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
     make_parent(path)
     if len(runs) > 1 or runs[0].result is None:
         groups = grouped(runs)
@@ -269,7 +234,7 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
         with suppress(UserError):  # evaluated without a linear probe, or without labels
             classifier = load_classifier(folders[0].path)
     with atomic_file(path) as part:
-        html.write_report(
+        write_report(
             part,
             result=runs[0].result,
             config=runs[0].config.to_dict(),

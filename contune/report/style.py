@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -111,15 +112,12 @@ def svg_text(figure: Figure, *, transparent: bool = True) -> str:
     return out.getvalue()
 
 
-def inline_svg(svg: str, description: str) -> str:
-    """An SVG document as an element of a page: sized by the page and in its colors.
-
-    `description` is HTML for the alternative text.
-    """
+def inline_svg(svg: str, description: str) -> Markup:
+    """An SVG document as an element of a page: sized by the page and in its colors."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # ids repeat in every drawing and nothing refers to them
     svg = re.sub(r"<style.*?</style>|<!--.*?-->\s*", "", svg, flags=re.DOTALL)  # a style would apply to the whole page
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
     for drawn, shown in PAGE_COLORS.items():
         svg = svg.replace(drawn, shown)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(description)}"', 1))
