@@ -7,12 +7,13 @@ import base64
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
@@ -54,11 +55,15 @@ def render(template: str, kind: str, title: str, **values: Any) -> str:
 
 @cache
 def _templates() -> Environment:
-    folder = FileSystemLoader(Path(__file__).parent)
-    found = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    functions = (as_text, columns_of_imbalance, duration, plural, shorten, thumbnail, wilson_interval)
-    found.globals |= {function.__name__: function for function in functions}
-    found.globals |= {"MAP": MAP, "MEASURES": MEASURES, "RETRIEVAL": RETRIEVAL}
+    folder = resources.files("contune.report")
+    found = Environment(
+        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    found.globals.update(
+        as_text=as_text, columns_of_imbalance=columns_of_imbalance, duration=duration, plural=plural, shorten=shorten,
+        thumbnail=thumbnail, wilson_interval=wilson_interval, MAP=MAP, MEASURES=MEASURES, RETRIEVAL=RETRIEVAL,
+    )  # fmt: skip
     return found
 
 
@@ -120,8 +125,8 @@ def write_report(
     judged = []
     for column, raw in ((LINEAR, LINEAR), (CLASSIFIER, LINEAR), (KNN, KNN)):
         if measure := judged_by(result, column):
-            baselines = (("before training", START), ("raw pixels", PIXELS))
-            judged.append((measure, {what: judged_by(result, raw, prefix=prefix) for what, prefix in baselines}))
+            start, pixels = judged_by(result, raw, prefix=START), judged_by(result, raw, prefix=PIXELS)
+            judged.append((measure, {"before training": start, "raw pixels": pixels}))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
     values: dict[str, Any] = {"figures": plots.curves([(metrics, style, ())], num_others=is_softmax * (num_views - 1))}

@@ -63,53 +63,39 @@ def curves(runs: Sequence[Logged], *, num_others: int = 0) -> list[dict[str, str
         logged.append((logged[0][0], "supcon_", method_style("supcon"), DASHED))
     figures = []
     for name in dict.fromkeys((*CURVES, *sorted(names))):
-        lines = []
-        for points, prefix, style, dash in logged:
-            if any(value is not None for value in points.get(prefix + name, ())):
-                scale = 100 if name.endswith(PERCENT) else 1
-                xy_2N = np.array([points["epoch"], points[prefix + name]], dtype=float) * [[1], [scale]]
-                lines.append((xy_2N[:, np.isfinite(xy_2N[1])], style, dash))
-        if not lines or name.startswith("supcon_"):
-            continue
-        title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
-        level, bold = num_others if name == "loss" else 0, ""
-        if level:
-            meaning += f" Dashed: ln {level:,}, SupCon’s loss if all {level:,} other views were equally similar."
-        if len(runs) == 1:
-            y_N = lines[0][0][1]
-            bold = number(y_N.max() if name == "lr" else y_N[-1])
-        svg = draw_curves(name, lines, level, has_legend=len(lines) > len(runs))
-        svg = inline_svg(svg, f"{title} by epoch")
-        figures.append({"title": title, "bold": bold, "svg": svg, "meaning": meaning})
+        with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {name}"}):
+            figure, bold = Figure(figsize=(3.6, 2.1), layout="constrained"), ""
+            axes = figure.add_subplot()
+            quiet(axes, grid="y")
+            for points, prefix, (label, color, marker), dash in logged:
+                y_N = np.array(points.get(prefix + name, ()), dtype=float) * (100 if name.endswith(PERCENT) else 1)
+                drawn_N = np.isfinite(y_N)
+                if drawn_N.any():
+                    axes.plot(np.array(points["epoch"])[drawn_N], y_N[drawn_N], color=color, linewidth=1.7,
+                              linestyle=(0, dash) if dash else "-", marker=marker,
+                              markersize=4.0 if drawn_N.sum() <= 12 else 0.0, label=label)  # fmt: skip
+                    bold = bold or number(np.nanmax(y_N) if name == "lr" else y_N[drawn_N][-1])
+            if not axes.lines or name.startswith("supcon_"):
+                continue
+            title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
+            if name == "loss" and num_others:
+                level, words = log(num_others), f"{num_others:,}"
+                meaning += f" Dashed: ln {words}, SupCon’s loss if all {words} other views were equally similar."
+                axes.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
+                axes.annotate(f"ln {words}", (1, level), (0, 3), xycoords=axes.get_yaxis_transform(), ha="right",
+                              textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip
+            elif len(axes.lines) > len(runs):
+                axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
+            axes.set_xlabel("epoch")
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+            axes.xaxis.set_major_formatter(number)
+            axes.yaxis.set_major_formatter(number)
+            if name in ("lr", "views_per_second"):
+                axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
+            svg = inline_svg(svg_text(figure), f"{title} by epoch")
+        figures.append({"title": title, "bold": bold if len(runs) == 1 else "", "svg": svg, "meaning": meaning})
     return figures
-
-
-def draw_curves(
-    name: str, lines: Sequence[tuple[np.ndarray, MethodStyle, tuple[float, ...]]], level: int, *, has_legend: bool
-) -> str:
-    """The SVG document of a metric's (2, N) epochs and values, each with its style and dashes."""
-    with matplotlib.rc_context(STYLE | {"svg.hashsalt": f"contune {name}"}):
-        figure = Figure(figsize=(3.6, 2.1), layout="constrained")
-        axes = figure.add_subplot()
-        quiet(axes, grid="y")
-        for xy_2N, (title, color, marker), dash in lines:
-            dots = 4.0 if xy_2N.shape[1] <= 12 else 0.0
-            axes.plot(*xy_2N, color=color, linewidth=1.7, linestyle=(0, dash) if dash else "-", marker=marker,
-                      markersize=dots, label=title)  # fmt: skip
-        if level:
-            axes.axhline(log(level), color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
-            axes.annotate(f"ln {level:,}", (1, log(level)), (0, 3), xycoords=axes.get_yaxis_transform(), ha="right",
-                          textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip
-        if has_legend:
-            axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
-        axes.set_xlabel("epoch")
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(number)
-        axes.yaxis.set_major_formatter(number)
-        if name in ("lr", "views_per_second"):
-            axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
-        return svg_text(figure)
 
 
 def number(value: float, _: float = 0) -> str:
