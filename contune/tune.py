@@ -30,6 +30,7 @@ from contune.files import check_new_folder, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
+from contune.settings import as_text
 from contune.training.log import CHECKPOINT, PREVIOUS
 from contune.training.many import MOST_ON_A_GPU, Job, run_many
 from contune.training.session import train
@@ -52,15 +53,10 @@ class Values(NamedTuple):
 
     @property
     def overrides(self) -> list[str]:
-        return [f"method.{name}={_plain(value)}" for name, value in self._asdict().items() if value is not None]
+        return [f"method.{name}={as_text(value)}" for name, value in self._asdict().items() if value is not None]
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {_plain(value)}" for name, value in self._asdict().items() if value is not None)
-
-
-def _plain(value: float | str) -> str:
-    """The shortest text that reads back as the same number."""
-    return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        return ", ".join(f"{name} {as_text(value)}" for name, value in self._asdict().items() if value is not None)
 
 
 OWN, AUTO, PAPER, SUPCON = "the recipe's own", "automatic", "the paper's default", "SupCon"
@@ -298,7 +294,7 @@ class Tuned:
         for trial in sorted(self.trials, key=rank, reverse=True):
             mark = "→" if trial.values == self.choice.values else ""
             numbers = ["" if number is None else f"{number:.2f}" for number in (trial.linear_top1, trial.knn_top1)]
-            values = ["" if value is None else _plain(value) for value in trial.values]
+            values = ["" if value is None else as_text(value) for value in trial.values]
             rows.append((mark, *values, *numbers, ": ".join(filter(None, (trial.why, trial.error)))))
         return rows
 

@@ -254,9 +254,8 @@ def experiment(
         draw_only=draw,
     )
     show_table(table.columns, [[cell.strip("*") for cell in row] for row in table.rows], numbers=table.columns[1:])
-    left_out = [note for note in table.notes if note.startswith("Left out: ")]
     problems = [sentence for outcome in outcomes for sentence in outcome.problems()]
-    say("".join(f"\n{sentence}" for sentence in (*left_out, *problems)))
+    say("".join(f"\n{sentence}" for sentence in problems))
     say(f"table    {folder}/table.md\nfigure   {folder}/figure.png, figure.svg")
     if any(outcome.failures for outcome in outcomes):
         raise typer.Exit(2)

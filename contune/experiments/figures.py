@@ -47,8 +47,8 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         for source, value in each.row.reported.items():
             _mark(axes, value, y, sources[source], filled=False)
         if not each.collapsed():  # far to the left of everything of interest
-            _own_mark(axes, each, y - 0.12, style, LINEAR)
-            _own_mark(axes, each, y + 0.2, style._replace(marker="|"), KNN)
+            _marks(axes, each, y - 0.12, style, LINEAR)
+            _marks(axes, each, y + 0.2, style._replace(marker="|"), KNN)
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"top-1 accuracy, % ({_conditions(outcomes)})")
     ours = [_handle(MethodStyle(*kind)) for kind in ((measure_of(outcomes, LINEAR), INK, "o"), ("kNN", INK, "|"))]
@@ -63,8 +63,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
             if (method, place) in cells:
-                _own_mark(axes, cells[method, place], y, method_style(method))
-                _paper_mark(axes, cells[method, place], y + 0.25, method_style(method))
+                _marks(axes, cells[method, place], y, method_style(method), papers=y + 0.25)
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -85,8 +84,7 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 if (method, place) in cells:
                     each = cells[method, place]
                     points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
-                    _own_mark(axes, each, x + offset, style, vertical=True)
-                    _paper_mark(axes, each, x + 2.5 * offset, style, vertical=True)
+                    _marks(axes, each, x + offset, style, papers=x + 2.5 * offset, vertical=True)
             if len(places) > 2 and points:  # two values are a comparison, not a trend
                 axes.plot(*zip(*points, strict=True), color=style.color, linewidth=1.4, alpha=0.8, zorder=1)
         quiet(axes, grid="y")
@@ -108,8 +106,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for y, each in enumerate(outcomes):
         style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores(column)]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
-        _own_mark(runs, each, y, style, column)
-        _paper_mark(runs, each, y - 0.25, style)
+        _marks(runs, each, y, style, column, papers=y - 0.25)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(_label(outcomes, column))
     for differences in others:
@@ -149,8 +146,7 @@ def gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Fig
             panels["relative"].plot(own[0], 100 * (own[1] / on_same_batches[1] - 1), linewidth=1.8, color=shade)
         style = MethodStyle(f"{TCL}, {parameter} = {place:,g}", matplotlib.colors.to_hex(shade), "o")
         handles.append(_handle(style, line="-"))
-        _own_mark(panels["accuracy"], each, place, style, vertical=True)
-        _paper_mark(panels["accuracy"], each, place, style, vertical=True)
+        _marks(panels["accuracy"], each, place, style, papers=place, vertical=True)
     if (own := supcon.curve(key)) is not None:
         panels["runs"].plot(*own, linewidth=1.8, color=red.color, linestyle=DASHED)
     panels["relative"].axhline(0, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
@@ -201,10 +197,11 @@ def _mark(
     axes.errorbar(x, y, color=style.color, marker=style.marker, zorder=3 + filled, **bar)
 
 
-def _own_mark(
-    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *, vertical: bool = False
-) -> None:
-    """Our accuracy, if any, with its interval over runs; of fewer than three, the one over images."""
+def _marks(
+    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *,
+    papers: float | None = None, vertical: bool = False,
+) -> None:  # fmt: skip
+    """Our accuracy with its interval over runs, of fewer than three over images; the paper's at the place `papers`."""
     if (spread := outcome.accuracy(column)) is not None:
         half: Any = spread.shown
         if half is None:
@@ -212,11 +209,8 @@ def _own_mark(
             half = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
         width = THIN if spread.shown is None else THICK
         _mark(axes, spread.mean, place, style, half, width, vertical=vertical)
-
-
-def _paper_mark(axes: Axes, outcome: Outcome, place: float, style: MethodStyle, *, vertical: bool = False) -> None:
-    if PAPER in outcome.row.reported:
-        _mark(axes, outcome.row.reported[PAPER], place, style, filled=False, vertical=vertical)
+    if papers is not None and PAPER in outcome.row.reported:
+        _mark(axes, outcome.row.reported[PAPER], papers, style, filled=False, vertical=vertical)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from contune.eval.measures import PIXELS, TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
-from contune.report.statistics import Spread, paired, welch
+from contune.report.statistics import Spread, welch
 from contune.settings import split_assignment
 from contune.training.many import Job, run_many
 from contune.training.monitors import COLLAPSED_RANK
@@ -184,7 +184,7 @@ class Outcome:
             return None
         seeds, others = ([score["seed"] for score in each] for each in (mine, theirs))
         if seeds == others and len({*seeds}) == len(seeds):
-            return paired(a, b)
+            return Spread.of([one - two for one, two in zip(a, b, strict=True)])
         return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -268,21 +268,18 @@ def run_missing(
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
-    shown, left_out = [], dict[str, dict[str, None]]()
-    for row, runs in zip(experiment.rows, known, strict=True):
-        name = row.config(experiment.overrides, 0).data.name
-        if runs or name not in absent:
-            shown.append(row)
-        else:
-            left_out.setdefault(absent[name], {})[row.at or row.title] = None
+    names = [row.config(experiment.overrides, 0).data.name for row in experiment.rows]
+    places = zip(experiment.rows, known, names, strict=True)
+    shown = tuple(row for row, runs, name in places if runs or name not in absent)
     if not shown:
-        raise UserError(next(iter(left_out)))
-    notes = [f"Left out: {', '.join(titles)}; {reason}." for reason, titles in left_out.items()]
+        raise UserError(next(iter(absent.values())))
+    for reason in absent.values():
+        say(f"left out: {reason}")
     claim_folder(folder, experiment)
     possible = [job for job in jobs.values() if job.config.data.name not in absent]
     done = zip(possible, run_many(possible, parallel), strict=True)
     errors = {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}
-    return replace(experiment, rows=tuple(shown), notes=(*experiment.notes, *notes)), errors
+    return replace(experiment, rows=shown), errors
 
 
 # Result files: one JSON file per run, anywhere below a folder.

@@ -18,7 +18,7 @@ from contune.models import load_encoder
 from contune.models.saved import load_classifier
 from contune.report import plots
 from contune.report.page import GENERATOR, data_title, duration, render, write_report
-from contune.report.statistics import Spread, paired
+from contune.report.statistics import Spread
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.settings import as_text
@@ -59,11 +59,6 @@ class ComparedRun:
         """The measure that a column shows of this run; None if it was not measured."""
         return judged_by(self.result or {"measures": ()}, column)
 
-    def state(self) -> str:
-        """How far it is; empty for a finished run."""
-        done = self.metrics[-1]["epoch"] if self.metrics else 0.0
-        return "" if self.result else f", not finished: {done:.1f} of {self.config.optim.epochs} epochs"
-
 
 @dataclass(frozen=True, eq=False)
 class Group:
@@ -82,15 +77,15 @@ class Group:
 
         A method that trains a classifier is judged by it, and may be compared with the probe of one that does not.
         """
-        pairs = []
+        differences = []
         for one, two in product(self.runs, other.runs):
             a, b = one.score(column), two.score(column)
             if a is None or b is None or one.config.run.seed != two.config.run.seed:
                 continue
             same_images = (one.data, a["split"]) == (two.data, b["split"])
             if same_images and (a["protocol"] == b["protocol"] or "classifier" in (a["name"], b["name"])):
-                pairs.append((a["top1"], b["top1"]))
-        return paired(*zip(*pairs, strict=True)) if pairs else None
+                differences.append(a["top1"] - b["top1"])
+        return Spread.of(differences) if differences else None
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:

@@ -48,11 +48,6 @@ class Spread(NamedTuple):
         return f"{'+' if self.mean >= 0 else ''}{self}".replace("-", "−")
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Spread:
-    """The mean of a[i] − b[i] over pairs of runs that share everything else, such as the seed; at least one pair."""
-    return Spread.of([one - other for one, other in zip(a, b, strict=True)])
-
-
 def welch(a: Sequence[float], b: Sequence[float]) -> Spread:
     """mean(a) − mean(b) of runs that are not paired, at least two of each, with the interval of Welch's t-test."""
     from scipy.stats import ttest_ind
