@@ -290,22 +290,20 @@ def read_results(*folders: Path) -> dict[str, Runs]:
 
     Every finished run counts, except for a copy or a repeat with exactly the same accuracies.
     """
-    found: dict[str, Runs] = {}
+    found, seen = dict[str, Runs](), set[tuple[Any, ...]]()
     for path in (path for folder in folders for path in sorted(folder.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
             if {"config", "measures", "seed", "epochs"} <= content.keys():
                 key = Config.from_dict(content["config"]).fingerprint("run.seed", *PLACES)
-                runs = found.setdefault(key, {}).setdefault(int(content["seed"]), [])
-                if all(_accuracies(run) != _accuracies(content) for run in runs):
-                    runs.append(content | {"file": str(path)})
+                accuracies = sorted((score["name"], round(score["top1"], 3)) for score in content["measures"])
+                run = (key, content["seed"], *accuracies)
+                if run not in seen:
+                    found.setdefault(key, {}).setdefault(content["seed"], []).append(content | {"file": str(path)})
+                seen.add(run)
         except (ValueError, AttributeError, UserError):  # no result, or of settings that this version does not know
             continue
     return found
-
-
-def _accuracies(result: Result) -> dict[str, float]:
-    return {score["name"]: round(score["top1"], 3) for score in result["measures"]}
 
 
 # The folder of an experiment: its file experiment.json, and the results that are saved to one.

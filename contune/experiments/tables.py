@@ -242,22 +242,21 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
 
 def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     """What holds for most rows, the exceptions, and the times of runs that had the device alone."""
-    rows_with: dict[str, dict[str, list[str]]] = {}
+    rows_with: dict[str, dict[str, dict[str, None]]] = {}
     trained = [(each.row.title, result) for each in outcomes for result in each.trained]
     for row, result in trained:
         facts = {_title(outcomes, column): (judged_by(result, column) or {}).get("protocol") for column in columns}
         facts |= {name: result.get(name) for name in FACTS_OF_ROWS}
         for title, value in facts.items():
-            rows = rows_with.setdefault(title.removesuffix(", top-1 %"), {}).setdefault(str(value or ""), [])
-            rows += [] if row in rows else [row]
+            if value:
+                rows_with.setdefault(title.removesuffix(", top-1 %"), {}).setdefault(str(value), {})[row] = None
     notes = []
     for title, values in rows_with.items():
-        values.pop("", None)
-        (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1])) or [("", [])]
+        (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1]))
         texts = [f"{'; '.join(rows)}: {value}" for value, rows in others]
         if sum(len(rows) for _, rows in others) > MOST_NAMED:
             texts = [f"other rows: {', '.join(value for value, _ in others)}"]
-        notes += [f"{title}: {most}{''.join(f' ({text})' for text in texts)}."] if most else []
+        notes.append(f"{title}: {most}{''.join(f' ({text})' for text in texts)}.")
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
         notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []
