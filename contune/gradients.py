@@ -21,6 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from contune.config import Config
 from contune.console import plural, progress
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
@@ -28,12 +29,11 @@ from contune.files import make_parent, write_atomic
 from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
-from contune.methods.tcl import TCL
 from contune.models import load_encoder
 from contune.report.page import render
 from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure, svg_text
 from contune.run import RunFolder
-from contune.settings import assign, check, split_assignment
+from contune.settings import split_assignment
 from contune.training.log import CHECKPOINT, load_checkpoint
 from contune.training.setup import Setup, build_method, epoch_indices, local_batch, open_setup
 from contune.training.trainer import AUGMENT_STREAM
@@ -84,11 +84,9 @@ def analyze_run(
         method.load_state_dict(state["method"])
     except RuntimeError:
         raise UserError(f"the weights in {folder.path} do not fit these settings; leave model.* unchanged") from None
-    usual = (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5)
-    asked = method.settings if isinstance(method, TCL) else TCL.Settings(k1=usual[0], k2=usual[1])
-    for key, value in tuned.items():
-        assign(asked, key.removeprefix("method."), value, key)
-    check(asked, "method.")
+    usual = zip(knobs, (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5), strict=False)
+    tcl = {"method.name": "tcl", **dict(usual), **tuned}
+    asked: Any = config.method.settings if trained_with == "tcl" else Config().override(tcl).method.settings
     batches = _embeddings(setup, method.train(), num_batches)
     return {
         "run": str(folder.path),

@@ -264,18 +264,13 @@ def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> None:
         if runner.is_over:
             break
         asked = [study.ask(scales) for _ in range(min(runner.parallel, num_trials - start))]
-        batch = [_readable(**each.params) for each in asked]
+        # Rounded to what a person can read and type.
+        rounded = [{name: float(f"{value:.3g}") for name, value in each.params.items()} for each in asked]
+        batch = [(AUTO_VALUES if "r" in ranges else SUPCON_VALUES)._replace(**values) for values in rounded]
         runner.run(batch)
         for each, values in zip(asked, batch, strict=True):
             top1 = runner.trials[values].linear_top1
             study.tell(each, top1, state=optuna.trial.TrialState.FAIL if top1 is None else None)
-
-
-def _readable(k1: float = 0.0, k2: float = 1.0, r: float | None = None) -> Values:
-    """Rounded to what a person can read and type."""
-    if r is not None:
-        return AUTO_VALUES._replace(r=float(f"{r:.2g}"))
-    return Values(float(f"{k1:.3g}"), round(k2, 2))
 
 
 @dataclass(frozen=True, kw_only=True)
