@@ -21,18 +21,7 @@ from torch import Tensor
 from contune.console import plural
 from contune.data.decode import Broken
 from contune.data.images import ImageSet
-from contune.eval.measures import (
-    CLASSIFIER,
-    KNN,
-    LINEAR,
-    MAP,
-    MEASURES,
-    PIXELS,
-    RETRIEVAL,
-    START,
-    columns_of_imbalance,
-    judged_by,
-)
+from contune.eval import measures
 from contune.report.statistics import wilson_interval
 from contune.settings import as_text
 
@@ -61,8 +50,8 @@ def _templates() -> Environment:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     found.globals.update(
-        as_text=as_text, columns_of_imbalance=columns_of_imbalance, duration=duration, plural=plural, shorten=shorten,
-        thumbnail=thumbnail, wilson_interval=wilson_interval, MAP=MAP, MEASURES=MEASURES, RETRIEVAL=RETRIEVAL,
+        as_text=as_text, duration=duration, plural=plural, shorten=shorten,
+        thumbnail=thumbnail, wilson_interval=wilson_interval, measures=measures,
     )  # fmt: skip
     return found
 
@@ -117,15 +106,17 @@ def write_report(
     features and the class of each image according to the measure `predicted_by`. `skipped` could not be decoded.
     Where something is missing, the page says why.
     """
-    from contune.report import plots  # imports this module; matplotlib is slow to import
+    from contune.report import plots  # matplotlib is slow to import
     from contune.report.style import method_style
 
     data = data_title(str(config["data"]["path"]) if result["data"] == "images" else result["data"])
     style = method_style(result["method"])
     judged = []
-    for column, raw in ((LINEAR, LINEAR), (CLASSIFIER, LINEAR), (KNN, KNN)):
-        if measure := judged_by(result, column):
-            start, pixels = judged_by(result, raw, prefix=START), judged_by(result, raw, prefix=PIXELS)
+    columns = (measures.LINEAR, measures.CLASSIFIER, measures.KNN)
+    for column, raw in zip(columns, (measures.LINEAR, measures.LINEAR, measures.KNN), strict=True):
+        if measure := measures.judged_by(result, column):
+            start = measures.judged_by(result, raw, prefix=measures.START)
+            pixels = measures.judged_by(result, raw, prefix=measures.PIXELS)
             judged.append((measure, {"before training": start, "raw pixels": pixels}))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")

@@ -16,12 +16,8 @@ INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
 """Text, secondary text, grid and background."""
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9"
 """Okabe and Ito's palette, which color-blind readers can tell apart."""
-PALETTE = {
-    "#3f90da": "var(--c0)", "#f09a00": "var(--c1)", "#bd1f01": "var(--c2)", "#7f9290": "var(--c3)",
-    "#832db6": "var(--c4)", "#a96b59": "var(--c5)", "#e76300": "var(--c6)", "#a8984f": "var(--c7)",
-    "#5b6070": "var(--c8)", "#4fb8bd": "var(--c9)",
-}  # fmt: skip
-"""For runs that share a method, with the names that page.css has for them."""
+PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY)
+"""For runs that share a method."""
 PAGE_COLORS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
@@ -29,7 +25,6 @@ PAGE_COLORS = {
     PAPER: "var(--card)",
     BLUE: "var(--accent)",
     VERMILLION: "var(--warm)",
-    **PALETTE,
 }
 """Colors of drawings that a page replaces by its own, which have a light and a dark form."""
 STYLE: dict[Any, Any] = {
