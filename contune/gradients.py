@@ -31,7 +31,7 @@ from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, res
 from contune.methods.pairwise import PairwiseMethod
 from contune.models import load_encoder
 from contune.report.page import render
-from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure, svg_text
+from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure
 from contune.run import RunFolder
 from contune.settings import split_assignment
 from contune.training.log import CHECKPOINT, load_checkpoint
@@ -201,7 +201,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     with matplotlib.rc_context(STYLE):
         figure = draw(found)
         save_figure(figure, folder / "gradients")
-        drawing = inline_svg(svg_text(figure), "Gradients from positives and negatives by similarity, by k1 and by k2")
+        drawing = inline_svg(figure, "Gradients from positives and negatives by similarity, by k1 and by k2")
     method = method_style(found["method"]).title
     values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
     text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)

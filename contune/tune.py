@@ -118,8 +118,7 @@ def short_config(config: Config, epochs: int | None = None) -> Config:
     epochs = epochs or min(config.optim.epochs, max(10, config.optim.epochs // 5))
     if epochs == 0:
         raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; add --epochs 10")
-    if short.optim.epochs:
-        short.optim.warmup_epochs = round(short.optim.warmup_epochs * epochs / short.optim.epochs, 3)
+    short.optim.warmup_epochs = round(short.optim.warmup_epochs * epochs / max(1, short.optim.epochs), 3)
     short.optim.epochs = epochs
     short.data.val_fraction = short.data.val_fraction or 0.2
     short.eval.split, short.eval.linear = "val", "fast"

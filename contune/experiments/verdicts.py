@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import compress, pairwise
+from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 from statistics import mean, median
@@ -274,9 +274,9 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
 
 def with_norm(outcome: Outcome, norm: str) -> Outcome:
     """Its runs with contune's or torch's batch norm. The engines graph and eager have torch's."""
-    engines = [result["config"]["run"]["engine"] for result in outcome.results]
-    kept = [(engine in ("graph", "eager")) == (norm == "torch") for engine in engines]
-    return replace(outcome, results=tuple(compress(outcome.results, kept)))
+    of_torch = ("graph", "eager")
+    kept = [run for run in outcome.results if (run["config"]["run"]["engine"] in of_torch) == (norm == "torch")]
+    return replace(outcome, results=tuple(kept))
 
 
 def gpu_minutes(config: Config) -> float:

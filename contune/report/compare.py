@@ -101,13 +101,13 @@ def titles(runs: Sequence[ComparedRun]) -> list[str]:
     """The method, the data if there are several, and the settings that tell a run from those it is compared with."""
     several = len({run.data for run in runs}) > 1
     starts = [f"{run.method.title} on {data_title(run.data)}" if several else run.method.title for run in runs]
-    named: list[list[str]] = [[] for _ in runs]
+    named = [[start] for start in starts]
     for key, values in different_settings(runs).items():
         among = [run.data for run in runs] if key.startswith(HELD_EQUAL) else starts
         if key not in NOT_IN_TITLES and len(set(zip(among, values, strict=True))) > len(set(among)):
             for row, value in zip(named, values, strict=True):
                 row += [f"{key.removesuffix('.name').rpartition('.')[2]} {value}"] if value else []
-    found = [", ".join([start, *row[:MOST_NAMED]]) for start, row in zip(starts, named, strict=True)]
+    found = [", ".join(row[: MOST_NAMED + 1]) for row in named]
     return [f"{name} ({run.name})" if found.count(name) > 1 else name for name, run in zip(found, runs, strict=True)]
 
 

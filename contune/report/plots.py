@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from contune.report.style import MUTED, STYLE, MethodStyle, inline_svg, method_style, quiet, svg_text
+from contune.report.style import MUTED, STYLE, MethodStyle, inline_svg, method_style, quiet
 from contune.training.log import downsampled
 
 CURVE_POINTS = 400
@@ -93,7 +93,7 @@ def curves(runs: Sequence[Logged], *, num_others: int = 0) -> list[dict[str, str
             axes.yaxis.set_major_formatter(number)
             if name in ("lr", "views_per_second"):
                 axes.set_ylim(0, 1.08 * axes.dataLim.y1 or 1)
-            svg = inline_svg(svg_text(figure), f"{title} by epoch")
+            svg = inline_svg(figure, f"{title} by epoch")
         figures.append({"title": title, "bold": bold if len(runs) == 1 else "", "svg": svg, "meaning": meaning})
     return figures
 

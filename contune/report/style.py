@@ -107,8 +107,9 @@ def svg_text(figure: Figure, *, transparent: bool = True) -> str:
     return out.getvalue()
 
 
-def inline_svg(svg: str, description: str) -> Markup:
-    """An SVG document as an element of a page: sized by the page and in its colors."""
+def inline_svg(figure: Figure, description: str) -> Markup:
+    """A figure as an element of a page: sized by the page and in its colors."""
+    svg = svg_text(figure)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # ids repeat in every drawing and nothing refers to them
     svg = re.sub(r"<style.*?</style>|<!--.*?-->\s*", "", svg, flags=re.DOTALL)  # a style would apply to the whole page
