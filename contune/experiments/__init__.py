@@ -6,6 +6,7 @@
 `catalogue` lists the experiments, `plan` finds and does their runs, `tables` and `figures` show them.
 """
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -45,7 +46,9 @@ def run_experiment(
     if draw_only and not changes and about is not None and about["experiment"] == name:
         changes = about["overrides"]
     experiment = find_experiment(name, changes)
-    folder = out or plan.default_folder(experiment)
+    changed = " ".join(experiment.changes).encode()
+    suffix = f"-{hashlib.sha256(changed).hexdigest()[:8]}" if changed else ""
+    folder = out or Path("runs") / "experiments" / f"{name}{suffix}"
     errors, stop = dict[str, str](), None
     if not draw_only:
         seeds = range(experiment.num_seeds) if seeds is None else seeds

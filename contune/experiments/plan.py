@@ -5,7 +5,6 @@ finished runs below any folder: run folders, and result files such as those in r
 by their settings.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,7 +93,7 @@ class Experiment:
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for all rows; what a row sets itself comes on top."""
     changes: tuple[str, ...] = ()
-    """Those of them that the user gave."""
+    """Those of them that the user gave and that results depend on."""
     num_seeds: int = 1
     notes: tuple[str, ...] = ()
     """Sentences under the table, after those made from the results."""
@@ -103,10 +102,10 @@ class Experiment:
     setting: str = "data"
     """What differs from place to place, in tables with two directions."""
 
-    def changed(self, changes: Iterable[str]) -> "Experiment":
+    def changed(self, changes: Sequence[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
-        changes = tuple(changes)
-        overrides, computed, notes = (*self.overrides, *changes), computed_settings(changes), list(self.notes)
+        overrides, notes = (*self.overrides, *changes), list(self.notes)
+        computed = sorted(text for text in changes if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
         rows = [
             replace(row, reported={who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed})
             for row in self.rows
@@ -122,24 +121,12 @@ class Experiment:
             notes.append(f"Settings changed for all runs: {' '.join(computed)}{but}.")
             if any(PAPER in row.reported for row in self.rows):
                 notes.append("The paper's numbers are for other settings and are left out.")
-        return replace(self, rows=tuple(rows), overrides=overrides, changes=changes, notes=tuple(notes))
+        return replace(self, rows=tuple(rows), overrides=overrides, changes=tuple(computed), notes=tuple(notes))
 
     @property
     def about(self) -> dict[str, Any]:
-        """What its experiment.json says: the name, and the changes that a result depends on."""
-        return {"experiment": self.name, "overrides": computed_settings(self.changes)}
-
-
-def computed_settings(overrides: Iterable[str]) -> list[str]:
-    """Those that change what is computed, not where and how."""
-    return sorted(text for text in overrides if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
-
-
-def default_folder(experiment: Experiment) -> Path:
-    """runs/experiments/NAME; with changed settings NAME-HASH."""
-    computed = " ".join(computed_settings(experiment.changes))
-    suffix = f"-{hashlib.sha256(computed.encode()).hexdigest()[:8]}" if computed else ""
-    return Path("runs") / "experiments" / f"{experiment.name}{suffix}"
+        """What its experiment.json says."""
+        return {"experiment": self.name, "overrides": list(self.changes)}
 
 
 # Outcomes: a row with the results of its runs.
@@ -206,9 +193,8 @@ class Outcome:
         """What a reader of its numbers has to know, in a few words."""
         num = len(self.results) + len(self.failures) + self.num_missing
         counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), "not run yet": self.num_missing}
-        return ", ".join(
-            word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
-        )
+        words = [word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count]
+        return ", ".join(words)
 
     def problems(self) -> list[str]:
         """Collapsed and failed runs, one sentence each."""
@@ -255,12 +241,13 @@ def run_missing(
     Rows with the same settings share their runs. Rows without results whose data set is not on this disk are left out
     of the experiment. If there are no others, it is an error.
     """
-    jobs: dict[str, Job] = {}
-    known = [row.runs(results, experiment.overrides) for row in experiment.rows]
+    jobs, overrides = dict[str, Job](), experiment.overrides
+    names = [row.config(overrides, 0).data.name for row in experiment.rows]
+    known = list(zip(experiment.rows, names, (row.runs(results, overrides) for row in experiment.rows), strict=True))
     for seed in seeds:
-        for row, runs in zip(experiment.rows, known, strict=True):
+        for row, _, runs in known:
             if seed not in runs:
-                path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
+                path, config = folder / row.run_name(seed), row.config(overrides, seed)
                 jobs.setdefault(config.fingerprint(), Job(config, path, f"{row.title}, seed {seed}", train_and_report))
     absent: dict[str, str] = {}
     for name, settings in {job.config.data.name: job.config.data for job in jobs.values()}.items():
@@ -268,9 +255,7 @@ def run_missing(
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
-    names = [row.config(experiment.overrides, 0).data.name for row in experiment.rows]
-    places = zip(experiment.rows, known, names, strict=True)
-    shown = tuple(row for row, runs, name in places if runs or name not in absent)
+    shown = tuple(row for row, name, runs in known if runs or name not in absent)
     if not shown:
         raise UserError(next(iter(absent.values())))
     for reason in absent.values():

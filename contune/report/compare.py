@@ -203,7 +203,6 @@ def comparison_page(groups: Sequence[Group]) -> str:
         figures=plots.curves(logged),
         keys=keys,
         settings=settings,
-        TOP1=TOP1,
     )
 
 
