@@ -28,6 +28,7 @@ REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduc
 OURS = "our claim"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
 NOT_RUN = "not run"
+LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
 NUM_IMAGES = {"cifar10": 50_000, "cifar100": 50_000, "fmnist": 60_000, "imagenet100": 126_689, "digits": 898}
 VIEWS_PER_SECOND = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3, "resnet-mini": 5e3}
 """On one H200 at 32 pixels, about; ImageNet's 224 pixels take 3.3 times as long."""
@@ -198,20 +199,15 @@ def holds(claim: Claim, rows: Rows) -> Decided:
     return verdict, f"larger for {share:.0f} % of all positives{at}"
 
 
-def lower(method: str) -> str:
-    """A method's name within a sentence."""
-    return method.replace("Cross-entropy", "cross-entropy")
-
-
 def _measure(rows: Rows, column: str = TOP1) -> str:
     """`the full probe`, or `the full probe (Cross-entropy: classifier)`."""
     names: dict[str, str] = {}
     for each in rows:
         for score in each.scores(column):
-            names.setdefault(MEASURES[score["name"]].short_title, each.row.method)
+            names.setdefault(MEASURES[score["name"]].short_title, each.row.method.replace(*LOWER))
     first, *others = names
     text = f"the {first}" if first.endswith("probe") else first
-    return text + "".join(f" ({lower(names[other])}: its {other})" for other in others)
+    return text + "".join(f" ({names[other]}: its {other})" for other in others)
 
 
 def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1) -> str:
@@ -295,7 +291,7 @@ def _runs(rows: Rows) -> str:
         return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
         return f"{min(counts)} to {max(counts)} runs each"
-    names = [lower(each.row.method) for each in rows[:2]]
+    names = [each.row.method.replace(*LOWER) for each in rows[:2]]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
     return f"{words[0]} and {words[1]} runs"
 

@@ -58,7 +58,6 @@ def _templates() -> Environment:
 
 def shorten(text: str, length: int) -> str:
     """The last `length` characters at most, where paths differ."""
-    text = str(text)
     return text if len(text) <= length else "…" + text[len(text) - length + 1 :]
 
 
@@ -120,12 +119,12 @@ def write_report(
             judged.append((measure, {"before training": start, "raw pixels": pixels}))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
-    values: dict[str, Any] = {"figures": plots.curves([(metrics, style, ())], num_others=is_softmax * (num_views - 1))}
-    majority = None
+    figures = plots.curves([(metrics, style, ())], num_others=is_softmax * (num_views - 1))
+    values: dict[str, Any] = {"majority": None, "classes": None}
     if images is not None and features_MD is not None:
         own_M = mistaken_M = np.full(len(images), "")
         if images.labels is not None and images.labels.dim() == 1:
-            majority = 100 * int(images.labels.bincount().max()) / len(images)
+            values["majority"] = 100 * int(images.labels.bincount().max()) / len(images)
             names_K = np.array(class_names)
             own_M = names_K[images.labels]
             if predicted_M is not None:
@@ -140,13 +139,13 @@ def write_report(
         "report.html",
         "report",
         f"{style.title} on {data}",
-        **{"classes": None} | values,
+        **values,
         method=style.title,
         data=data,
         result=result,
         config=config,
         judged=judged,
-        majority=majority,
+        figures=figures,
         images=images,
         skipped=skipped,
     )
