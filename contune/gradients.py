@@ -16,26 +16,24 @@ from typing import Any
 
 import matplotlib
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from contune.config import Config
 from contune.console import plural, progress
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
 from contune.files import make_parent, write_atomic
 from contune.losses.contrastive import Number, tcl_settings
-from contune.losses.dispatch import check_number
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
-from contune.methods.tcl import TCL
 from contune.models import load_encoder
-from contune.report.page import escape, header, page, section, table
-from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure, svg_text
+from contune.report.page import render
+from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure
 from contune.run import RunFolder
-from contune.settings import assign, check, split_assignment
+from contune.settings import split_assignment
 from contune.training.log import CHECKPOINT, load_checkpoint
 from contune.training.setup import Setup, build_method, epoch_indices, local_batch, open_setup
 from contune.training.trainer import AUGMENT_STREAM
@@ -69,14 +67,11 @@ def analyze_run(
     """
     if num_batches < 1:
         raise UserError(f"--batches must be 1 or more, got {num_batches}")
-    for name, number in [*(("k1", k1) for k1 in k1_values), *(("k2", k2) for k2 in k2_values)]:
-        check_number(name, number)
-    config = folder.config()
+    config, changes = folder.config(), dict(map(split_assignment, overrides))
     trained_with = config.method.name
-    pairs = [split_assignment(text) for text in overrides]
-    tuned = [pair for pair in pairs if pair[0] in ("method.k1", "method.k2") and trained_with != "tcl"]
-    config.override([f"{key}={value}" for key, value in pairs if (key, value) not in tuned])
-    if config.method.name != trained_with:
+    knobs = ("method.k1", "method.k2") if trained_with != "tcl" else ()
+    tuned = {key: changes.pop(key) for key in knobs if key in changes}
+    if config.override(changes).method.name != trained_with:
         raise UserError(f"{folder.path} was trained with {trained_with}; method.name cannot be changed")
     setup = open_setup(config, load_encoder(folder.path).spec if folder.encoder_file.exists() else None)
     method = build_method(setup)
@@ -89,11 +84,9 @@ def analyze_run(
         method.load_state_dict(state["method"])
     except RuntimeError:
         raise UserError(f"the weights in {folder.path} do not fit these settings; leave model.* unchanged") from None
-    usual = (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5)
-    asked = method.settings if isinstance(method, TCL) else TCL.Settings(k1=usual[0], k2=usual[1])
-    for key, value in tuned:
-        assign(asked, key.removeprefix("method."), value, key)
-    check(asked, "method.")
+    usual = zip(knobs, (5000.0, 1.0) if method.settings.needs_labels else (1.0, 1.5), strict=False)
+    tcl = {"method.name": "tcl", **dict(usual), **tuned}
+    asked: Any = config.method.settings if trained_with == "tcl" else Config().override(tcl).method.settings
     batches = _embeddings(setup, method.train(), num_batches)
     return {
         "run": str(folder.path),
@@ -159,9 +152,8 @@ def sweep(
         block = batch_block(z_ND, groups_N)
         kinds = block.kinds(HARD_SHARE)
         for pair, total in sums.items():
-            found = means(response_sums(block, kinds, tcl_settings(temperature, *pair, r)))
-            for name, value in zip(found, torch.stack(list(found.values())).tolist(), strict=True):
-                total[name] += value
+            for name, value in means(response_sums(block, kinds, tcl_settings(temperature, *pair, r))).items():
+                total[name] += value.item()
         log_k1_R = block.log_k1(own)
         log_k1 += float(log_k1_R[log_k1_R.isfinite()].mean()) if own.relative else 0.0
         tcl_terms, supcon_terms = block.coefficients(own), block.coefficients(supcon)
@@ -209,50 +201,11 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     with matplotlib.rc_context(STYLE):
         figure = draw(found)
         save_figure(figure, folder / "gradients")
-        drawing = inline_svg(svg_text(figure), "Gradients from positives and negatives by similarity, by k1 and by k2")
-    facts = [
-        f"<strong>{escape(found['encoder'])}</strong> encoder after {found['step']:,} steps",
-        f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']:,} embeddings",
-        f"τ = {found['temperature']:g}",
-        f"positives: {escape(found['positives'])}",
-        "1 seed",
-    ]
-    reading = (
-        "Top: the weight of a pair in its anchor’s gradient by its similarity. A positive below zero is pushed away. "
-        "Gray: how many pairs there are. Below: the same embeddings with other k1 or k2. Solid lines are hard pairs, "
-        "dashed lines are easy ones."
-    )
-    share = f"{100 * found['hard_share']:g}\u202f%"
-    meaning = (
-        "Positives: the mean of |X − P + Y| over an anchor’s positives, then over anchors. Negatives: the mean of P. "
-        f"Hard positives: the {share} with the lowest similarity, easy ones with the highest; for negatives the other "
-        "way round. Pushed away: positives with a negative’s sign. Theorem 1 (equation 16): positives with a larger "
-        "response under TCL than under SupCon, which is certain where X ≥ P."
-    )
-    shown = table("comparison settings", COLUMNS, rows(found), numbers=range(1, len(COLUMNS)))
-    method, data = method_style(found["method"]).title, found["data"]
-    answer = f'<p class="verdict">{escape(headline(found))}</p>'
-    body = [
-        header("gradient responses", f"{escape(method)} <span>on</span> {escape(data)}", facts, answer),
-        section("figure", "Pull and push", reading, f'<figure class="drawing scroll">{drawing}</figure>'),
-        section("numbers", "Numbers", meaning, f'<div class="scroll">{shown}</div>'),
-    ]
-    text = page("gradients", f"{method} on {data}: gradients · contune", "\n".join(body))
+        drawing = inline_svg(figure, "Gradients from positives and negatives by similarity, by k1 and by k2")
+    method = method_style(found["method"]).title
+    values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
+    text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)
     write_atomic(folder / "gradients.html", text)
-
-
-def headline(found: dict[str, Any]) -> str:
-    """What TCL changes for hard pairs, in one sentence."""
-    changes = []
-    for sign in SIGNS:
-        tcl, supcon = (found[loss][f"hard_{sign}_gradient"] for loss in ("tcl", "supcon"))
-        percent = 100 * (tcl / supcon - 1) if supcon else 0.0
-        size = f"{abs(percent):.0f} % {'less than' if percent < 0 else 'more than'}"
-        changes.append("as much as" if size.startswith("0 ") else size)
-    return (
-        f"On the same embeddings, with k1 = {found['tcl']['k1']:g} and k2 = {found['tcl']['k2']:g}, TCL pulls hard "
-        f"positives {changes[0]} SupCon and pushes hard negatives {changes[1]} SupCon."
-    )
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -272,22 +225,25 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def draw(found: dict[str, Any]) -> Figure:
-    """Responses by similarity, by k1 and by k2; a column for positives and one for negatives."""
+    """Responses by similarity, by k1 and by k2; a column for positives and one for negatives.
+
+    SupCon's are levels in the lower two rows. There hard pairs are solid, easy ones dashed.
+    """
     figure = Figure(figsize=(8.2, 10.2), layout=ConstrainedLayoutEngine(h_pad=0.07), facecolor="white")
     columns = figure.subplots(4, 2, height_ratios=(4, 1, 5, 5)).T
-    for sign, (above, pairs, by_k1, by_k2) in zip(SIGNS, columns, strict=True):
-        for axes in (above, pairs, by_k1, by_k2):
+    tcl, supcon = method_style("tcl"), method_style("supcon")
+    for sign, (above, pairs, *sweeps) in zip(SIGNS, columns, strict=True):
+        for axes in (above, pairs, *sweeps):
             quiet(axes, grid="y")
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_major_formatter("{x:.4g}")
+            axes.xaxis.set_major_formatter("{x:g}")
         curve = found["by_similarity"][sign]
         what = "Pull towards a positive, X − P + Y" if sign == "positive" else "Push from a negative, P"
         above.set_title(what, loc="left", fontsize=10.5, color=INK)
-        for name, width in (("supcon", 3.2), ("tcl", 1.5)):  # where both coincide, SupCon's shows on both sides
-            title, color, marker = method_style(name)
-            look = {"color": color, "marker": marker, "markersize": 3.5, "linewidth": width, "label": title}
-            above.plot(curve["similarity"], curve[name], **look)
+        for name, style, width in (("supcon", supcon, 3.2), ("tcl", tcl, 1.5)):  # where both coincide, both show
+            look = {"color": style.color, "marker": style.marker, "markersize": 3.5, "linewidth": width}
+            above.plot(curve["similarity"], curve[name], **look, label=style.title)
         above.legend(frameon=False, fontsize=8.5)
         above.sharex(pairs)
         above.tick_params(labelbottom=False)
@@ -295,30 +251,25 @@ def draw(found: dict[str, Any]) -> Figure:
         pairs.grid(visible=False)
         pairs.set(yticks=[], xlabel=f"similarity of anchor and {sign}")
         pairs.set_ylabel("pairs", rotation=0, ha="right", va="center", fontsize=9)
-        _draw_sweep(by_k1, found, sign, "k1", "k2")
-        _draw_sweep(by_k2, found, sign, "k2", "k1")
+        for axes, knob, other in zip(sweeps, ("k1", "k2"), ("k2", "k1"), strict=True):
+            lines = found[f"by_{knob}"]
+            axes.set_title(f"Mean gradient from {sign}s", loc="left", fontsize=10.5, color=INK)
+            axes.set_xlabel(f"{knob}, dotted: {found['tcl'][knob]:g}  ({other} = {found['tcl'][other]:g})")
+            for kind, dashes in (("hard", "-"), ("easy", "--")):
+                name = f"{kind}_{sign}_gradient"
+                axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=tcl.color,
+                          linestyle=dashes, linewidth=1.8, marker=tcl.marker, markersize=3.5,
+                          label=f"TCL, {kind}")  # fmt: skip
+                level = {"color": supcon.color, "linestyle": dashes, "linewidth": 1.5, "label": f"SupCon, {kind}"}
+                axes.axhline(found["supcon"][name], **level)
+            if knob == "k1":
+                axes.set_xscale("symlog", linthresh=1.0)
+                axes.set_xlim(-0.2, 1.8 * max(1.0, *(line[knob] for line in lines)))
+                axes.xaxis.set_major_formatter("{x:,g}")
+                axes.legend(frameon=False, fontsize=8.5)
+            axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
+            axes.set_ylim(bottom=0)
     batches = f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']} embeddings"
     what = f"{method_style(found['method']).title} on {found['data']}, step {found['step']:,}, 1 seed: {batches}"
     figure.suptitle(f"{what}, τ = {found['temperature']:g}", fontsize=11, x=0.02, ha="left", color=MUTED)
     return figure
-
-
-def _draw_sweep(axes: Axes, found: dict[str, Any], sign: str, knob: str, other: str) -> None:
-    """TCL's responses over k1 or k2, and SupCon's as levels; hard pairs solid, easy ones dashed."""
-    tcl, supcon = method_style("tcl"), method_style("supcon")
-    lines = found[f"by_{knob}"]
-    axes.set_title(f"Mean gradient from {sign}s", loc="left", fontsize=10.5, color=INK)
-    axes.set_xlabel(f"{knob}, dotted: {found['tcl'][knob]:g}  ({other} = {found['tcl'][other]:g})")
-    for kind, dashes in (("hard", "-"), ("easy", "--")):
-        name = f"{kind}_{sign}_gradient"
-        axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=tcl.color, linestyle=dashes,
-                  linewidth=1.8, marker=tcl.marker, markersize=3.5, label=f"TCL, {kind}")  # fmt: skip
-        label = f"SupCon, {kind}"
-        axes.axhline(found["supcon"][name], color=supcon.color, linestyle=dashes, linewidth=1.5, label=label)
-    if knob == "k1":
-        axes.set_xscale("symlog", linthresh=1.0)
-        axes.set_xlim(-0.2, 1.8 * max(1.0, *(line[knob] for line in lines)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axes.legend(frameon=False, fontsize=8.5)
-    axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
-    axes.set_ylim(bottom=0)

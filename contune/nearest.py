@@ -23,10 +23,9 @@ from contune.embedding import Embedded, Pictures, embed, encoder_of, none_decode
 from contune.errors import UserError
 from contune.files import expanded, write_atomic
 from contune.models.saved import ImageEncoder, load_encoder
-from contune.report.page import escape, header, page, shorten, thumbnail
+from contune.report.page import render, thumbnail
 
 MOST_QUERIES = 100
-_LONGEST = 28
 
 
 @dataclass(frozen=True)
@@ -107,41 +106,18 @@ def add_hits(found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int)
 def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: str) -> None:
     """One HTML page with the pictures, which needs no network."""
     what = found[0].query if len(found) == 1 else plural(len(found), "image")
-    title = f"Images most similar to {what}"
-    facts = [
-        f"found in <code>{escape(images)}</code>",
-        f"encoder <code>{escape(run)}</code>",
-        "numbers: cosine similarity, 1 for the same picture",
-    ]
-    body = [header("search", escape(title), facts), '<div class="searches">', *map(_card, found), "</div>"]
-    write_atomic(path, page("search", f"{title} · contune", "\n".join(body)))
-
-
-def _card(found: Found) -> str:
-    name = escape(found.query)
-    items = "\n".join(
-        f'<li title="{escape(hit.path)}"><figure>{_picture(hit.path)}<figcaption>'
-        f"{'' if hit.label is None else f'<b>{escape(hit.label)}</b> '}{hit.similarity:.3f}"
-        f"<small>{escape(shorten(hit.path, _LONGEST))}</small></figcaption></figure></li>"
-        for hit in found.hits
-    )
-    return f"""<section class="search" aria-label="{name}">
-<figure class="asked">{_picture(found.query)}
-<figcaption title="{name}">{escape(shorten(found.query, _LONGEST))}</figcaption></figure>
-<ol>
-{items}
-</ol>
-</section>"""
+    values = {"found": found, "run": run, "images": images, "thumbnail_at": _picture}
+    write_atomic(path, render("search.html", "search", f"Images most similar to {what}", **values))
 
 
 def _picture(path: str) -> str:
-    """The file, or the row of a parquet file."""
+    """The file, or the row of a parquet file; empty if there is none."""
     shard, _, row = path.rpartition("#")
     try:
         if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
             images = read_shards([shard], None)[0].subset([int(row)])
         else:
             images = ImageSet(images=[path], names=[path])
-        return thumbnail(images, 0, 0, escape(path))
+        return thumbnail(images, 0, 0, path)
     except (UserError, IndexError):
-        return '<p class="missing">no picture there</p>'
+        return ""

@@ -13,10 +13,10 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -26,21 +26,19 @@ from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, check_known
-from contune.files import check_new_folder, make_parent, write_atomic
+from contune.files import check_new_folder, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
+from contune.settings import as_text
 from contune.training.log import CHECKPOINT, PREVIOUS
 from contune.training.many import MOST_ON_A_GPU, Job, run_many
 from contune.training.session import train
 from contune.training.setup import open_dataset
 
-if TYPE_CHECKING:
-    import optuna
-
 WAYS = ("search", "paper", "advise")
-SETTINGS, SUMMARY = "settings.json", "tune.json"
-"""Files in the folder of a tuning; its trials are run folders in trials/."""
+SUMMARY = "tune.json"
+"""The file in the folder of a tuning; its trials are run folders in trials/, each with its own settings."""
 COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
 NUM_VALIDATION = 100
 """Fewer validation images cannot decide: at 90 %, the standard error of 100 is 3 points."""
@@ -55,15 +53,10 @@ class Values(NamedTuple):
 
     @property
     def overrides(self) -> list[str]:
-        return [f"method.{name}={_plain(value)}" for name, value in self._asdict().items() if value is not None]
+        return [f"method.{name}={as_text(value)}" for name, value in self._asdict().items() if value is not None]
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {_plain(value)}" for name, value in self._asdict().items() if value is not None)
-
-
-def _plain(value: float | str) -> str:
-    """The shortest text that reads back as the same number."""
-    return value if isinstance(value, str) else f"{value:g}" if float(f"{value:g}") == value else repr(value)
+        return ", ".join(f"{name} {as_text(value)}" for name, value in self._asdict().items() if value is not None)
 
 
 OWN, AUTO, PAPER, SUPCON = "the recipe's own", "automatic", "the paper's default", "SupCon"
@@ -102,17 +95,18 @@ def simplicity(trial: Trial) -> tuple[float, ...]:
     return known.index(True) if any(known) else len(known), k1, abs(k2 - 1), *(-value for value in rank(trial))
 
 
-def best(trials: Iterable[Trial]) -> Trial | None:
+def best(trials: Iterable[Trial]) -> Trial:
     """The simplest of those that are within one standard error of the highest.
 
     SupCon (k1 = 0) is a comparison; it is chosen only if the recipe itself has k1 = 0.
     """
-    candidates = [t for t in trials if t.linear_top1 is not None and (t.values.k1 != 0 or OWN in t.why)]
-    top = max(candidates, key=rank, default=None)
-    if top is None or top.linear_top1 is None:
-        return None
-    noise = sqrt(top.linear_top1 * max(0.0, 100 - top.linear_top1) / top.num_images)
-    return min((t for t in candidates if rank(t)[0] >= top.linear_top1 - noise), key=simplicity)
+    candidates = [trial for trial in trials if not trial.error and (trial.values.k1 != 0 or OWN in trial.why)]
+    if not candidates:
+        raise UserError("all trials but SupCon's failed, so there is nothing to choose; their messages are above")
+    top = max(candidates, key=rank)
+    top1, *_ = rank(top)
+    noise = sqrt(top1 * max(0.0, 100 - top1) / top.num_images)
+    return min((trial for trial in candidates if rank(trial)[0] >= top1 - noise), key=simplicity)
 
 
 # Short runs: the recipe in fewer epochs, evaluated on a validation split.
@@ -124,8 +118,7 @@ def short_config(config: Config, epochs: int | None = None) -> Config:
     epochs = epochs or min(config.optim.epochs, max(10, config.optim.epochs // 5))
     if epochs == 0:
         raise UserError("optim.epochs=0 trains nothing, so k1 and k2 make no difference; add --epochs 10")
-    if short.optim.epochs:
-        short.optim.warmup_epochs = round(short.optim.warmup_epochs * epochs / short.optim.epochs, 3)
+    short.optim.warmup_epochs = round(short.optim.warmup_epochs * epochs / max(1, short.optim.epochs), 3)
     short.optim.epochs = epochs
     short.data.val_fraction = short.data.val_fraction or 0.2
     short.eval.split, short.eval.linear = "val", "fast"
@@ -152,7 +145,9 @@ class Runner:
     known: Mapping[str, Values]
     """Values with a name: the recipe's own, automatic, the paper's default, SupCon, advised."""
     until: float = inf
-    """The time.monotonic() after which no trial is started."""
+    """The time.monotonic() after which no trial is started, except for the first."""
+    trials: dict[Values, Trial] = field(default_factory=dict)
+    """All trials so far."""
 
     @property
     def is_over(self) -> bool:
@@ -166,14 +161,17 @@ class Runner:
     def why(self, values: Values) -> str:
         return " and ".join(name for name, known in self.known.items() if known == values)
 
-    def run(self, batch: Sequence[Values]) -> list[Trial]:
-        """A trial for each of these values. If nothing could be run here yet, the first error is raised."""
-        jobs, trials = {}, {}
+    def run(self, batch: Iterable[Values]) -> None:
+        """Add a trial for each of these values. If all of the first ones fail, it is not the values: an error."""
+        jobs = {}
         for values in batch:
             folder = self.folder / "trials" / str(values).replace(",", "").replace(" ", "-")
             jobs[values] = Job(deepcopy(self.config).override(values.overrides), folder, str(values), short_run)
-        for values, result in zip(jobs, run_many(list(jobs.values()), self.parallel), strict=True):
-            trial = trials[values] = Trial(
+        results = run_many(list(jobs.values()), self.parallel)
+        if not self.trials and all("error" in result for result in results):
+            raise UserError(results[0]["error"])
+        for values, result in zip(jobs, results, strict=True):
+            trial = self.trials[values] = Trial(
                 values=values,
                 why=self.why(values),
                 linear_top1=result.get("linear_top1"),
@@ -182,56 +180,47 @@ class Runner:
                 error=result.get("error", ""),
             )
             say(f"{values}: {trial.error or f'{trial.linear_top1:.2f} %, kNN {trial.knn_top1:.2f} %'}")
-        if all(trial.error for trial in trials.values()) and not any(self.folder.glob("trials/*/result.json")):
-            raise UserError(trials[batch[0]].error)
-        return [trials[values] for values in batch]
 
 
 # --how paper
 
 FIRST_K1 = (4000.0, 5000.0)
 OTHER_K1 = (2000.0, 6000.0, 8000.0)
-STEP, HALF_STEP = 0.2, 0.1
-HIGHEST_K2 = 3.0
+K2_STEPS, HIGHEST_K2 = (0.2, 0.1), 3.0
 
 
-def paper_procedure(runner: Runner, *, supervised: bool) -> list[Trial]:
-    """Section 4.4, with its "otherwise" and "to see" made exact; all trials in their order.
+def paper_procedure(runner: Runner, *, supervised: bool) -> None:
+    """Section 4.4, with its "otherwise" and "to see" made exact.
 
     With labels: run k1 = 4000 and 5000 at k2 = 1; if neither beats SupCon, also 2000, 6000 and 8000. Without: k1 = 1.
     Then fix the best k1 and raise k2 in steps of 0.2 while the accuracy rises, then in steps of 0.1.
     """
-    k1s: tuple[float, ...] = FIRST_K1 if supervised else (1.0,)
-    first = [SUPCON_VALUES, *(Values(k1, 1.0) for k1 in k1s), *runner.defaults]
-    trials = {trial.values: trial for trial in runner.run(first)}
-
-    scores = {values: trial.linear_top1 or 0.0 for values, trial in trials.items()}
-    beats_supcon = max(scores[Values(k1, 1.0)] for k1 in k1s) > scores[SUPCON_VALUES]
-    if supervised and not runner.is_over and not beats_supcon:
-        new = [Values(k1, 1.0) for k1 in OTHER_K1 if Values(k1, 1.0) not in trials]
-        trials |= {trial.values: trial for trial in runner.run(new)}
-        k1s += OTHER_K1
-    top, step = max((trials[Values(k1, 1.0)] for k1 in k1s), key=rank), STEP
-    while not runner.is_over and (k2 := round(float(top.values.k2) + step, 2)) <= HIGHEST_K2:
-        (trial,) = runner.run([Values(top.values.k1, k2)])
-        trials.setdefault(trial.values, trial)
-        higher = max(top, trial, key=rank)  # of equals the first
-        if higher is top and step == HALF_STEP:
-            break
-        step = HALF_STEP if higher is top else step
-        top = higher
-    return list(trials.values())
+    trials, tried = runner.trials, [Values(k1, 1.0) for k1 in (FIRST_K1 if supervised else (1.0,))]
+    runner.run([SUPCON_VALUES, *tried, *runner.defaults])
+    supcon, *scores = (trials[values].linear_top1 or 0.0 for values in (SUPCON_VALUES, *tried))
+    if supervised and not runner.is_over and max(scores) <= supcon:
+        others = [Values(k1, 1.0) for k1 in OTHER_K1]
+        runner.run([values for values in others if values not in trials])
+        tried += others
+    top = max((trials[values] for values in tried), key=rank)
+    for step in K2_STEPS:
+        while not runner.is_over and (k2 := round(float(top.values.k2) + step, 2)) <= HIGHEST_K2:
+            higher = top.values._replace(k2=k2)
+            runner.run([higher])
+            if rank(trials[higher]) <= rank(top):
+                break
+            top = trials[higher]
 
 
 # --how advise
 
 
-def advised(runner: Runner, labels_N: Tensor | None) -> list[Trial]:
+def advised(runner: Runner, labels_N: Tensor | None) -> None:
     """The constant k1 of doctor's rule next to the defaults and SupCon."""
     plain = deepcopy(runner.config).override(SUPCON_VALUES.overrides)
     advice = Values(float(f"{k1_at(GOOD_R, plain, labels_N):.2g}"), 1.0)
     runner = replace(runner, known={"advised": advice, **runner.known})
-    return runner.run(list(dict.fromkeys([SUPCON_VALUES, advice, *runner.defaults])))
+    runner.run([SUPCON_VALUES, advice, *runner.defaults])
 
 
 # --how search
@@ -245,7 +234,7 @@ RANDOM_TRIALS = 6
 STREAM = 11
 
 
-def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> list[Trial]:
+def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> None:
     """So many trials, of the recipe's own values, automatic ones and the paper's first.
 
     A repeated search asks for the same values in the same order, and the runner reuses finished runs: it resumes.
@@ -255,49 +244,32 @@ def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> list[T
     except ImportError:
         raise UserError("--how search needs Optuna: `pip install contune[tune]`; or use --how paper") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize")
-    for values in runner.defaults:  # also those outside of the ranges, from which TPE does not learn
-        study.enqueue_trial(_parameters(values, ranges), user_attrs={"values": list(values)})
-    found: list[Trial] = []
-    failures = 0
-    while len(found) < num_trials and not runner.is_over:
-        batch = [_ask(study, ranges, seed) for _ in range(min(runner.parallel, num_trials - len(found)))]
-        trials = runner.run([values for _, values in batch])
-        for (asked, _), trial in zip(batch, trials, strict=True):
-            state = optuna.trial.TrialState.FAIL if trial.linear_top1 is None else None
-            study.tell(asked, trial.linear_top1, state=state)
-        found += trials
-        failures = failures + 1 if all(trial.error for trial in trials) else 0
-        if failures == 2:  # batches in a row: it is not the values
-            raise UserError(trials[0].error)
-    return found
-
-
-def _parameters(values: Values, ranges: Ranges) -> dict[str, Any]:
-    """What Optuna learns from; nothing if a value lies outside the ranges."""
-    found = {name: getattr(values, name) for name in ranges}
-    fits = (isinstance(found[name], float) and low <= found[name] <= high for name, (low, high) in ranges.items())
-    return found if all(fits) else {}
-
-
-def _ask(study: "optuna.Study", ranges: Ranges, seed: int) -> "tuple[optuna.Trial, Values]":
-    import optuna
-
-    trial = study.ask()
-    # Seeded by the trial's number, so that a repeated search proposes the same.
-    study.sampler = optuna.samplers.TPESampler(
-        seed=mixed_seed(seed, STREAM, trial.number) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
+    sampler = optuna.samplers.TPESampler(
+        seed=mixed_seed(seed, STREAM) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
     )
-    default: list[Any] | None = trial.user_attrs.get("values")
-    values = SUPCON_VALUES if default is None else Values(*default)
-    if default is None or _parameters(values, ranges):
-        found = {name: trial.suggest_float(name, *ends, log=name != "k2") for name, ends in ranges.items()}
-    if default is None:  # rounded to what a person can read and type
-        if "r" in ranges:
-            values = AUTO_VALUES._replace(r=float(f"{found['r']:.2g}"))
-        else:
-            values = Values(float(f"{found['k1']:.3g}"), round(found["k2"], 2))
-    return trial, values
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    scales: dict[str, Any] = {
+        name: optuna.distributions.FloatDistribution(low, high, log=name != "k2")
+        for name, (low, high) in ranges.items()
+    }
+    runner.run(runner.defaults[:num_trials])
+    for trial in runner.trials.values():  # TPE learns from those within the ranges
+        params = {name: getattr(trial.values, name) for name in ranges}
+        fits = (isinstance(params[name], float) and low <= params[name] <= high for name, (low, high) in ranges.items())
+        if trial.linear_top1 is not None and all(fits):
+            known = optuna.trial.create_trial(params=params, distributions=scales, value=trial.linear_top1)
+            study.add_trial(known)
+    for start in range(len(runner.trials), num_trials, runner.parallel):
+        if runner.is_over:
+            break
+        asked = [study.ask(scales) for _ in range(min(runner.parallel, num_trials - start))]
+        # Rounded to what a person can read and type.
+        rounded = [{name: float(f"{value:.3g}") for name, value in each.params.items()} for each in asked]
+        batch = [(AUTO_VALUES if "r" in ranges else SUPCON_VALUES)._replace(**values) for values in rounded]
+        runner.run(batch)
+        for each, values in zip(asked, batch, strict=True):
+            top1 = runner.trials[values].linear_top1
+            study.tell(each, top1, state=optuna.trial.TrialState.FAIL if top1 is None else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +288,7 @@ class Tuned:
         for trial in sorted(self.trials, key=rank, reverse=True):
             mark = "→" if trial.values == self.choice.values else ""
             numbers = ["" if number is None else f"{number:.2f}" for number in (trial.linear_top1, trial.knn_top1)]
-            values = ["" if value is None else _plain(value) for value in trial.values]
+            values = ["" if value is None else as_text(value) for value in trial.values]
             rows.append((mark, *values, *numbers, ": ".join(filter(None, (trial.why, trial.error)))))
         return rows
 
@@ -360,7 +332,8 @@ def tune(
     if not isinstance(settings, TCL.Settings):
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
     short = short_config(config, epochs)
-    _check_folder(folder, how, short)
+    if not (folder / "trials").exists():
+        check_new_folder(folder, "trials")
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
         raise UserError(f"{dataset.name} has no labels, and tuning needs them, also to tune without labels")
@@ -376,18 +349,15 @@ def tune(
     known = {OWN: own, AUTO: AUTO_VALUES, PAPER: PAPER_DEFAULTS[settings.supervised], SUPCON: SUPCON_VALUES}
     until = inf if minutes is None else time.monotonic() + 60 * minutes
     runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
-    make_parent(folder / SETTINGS)
-    write_atomic(folder / SETTINGS, json.dumps({"how": how, "config": short.to_dict()}, indent=2) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
     if how == "paper":
-        trials = paper_procedure(runner, supervised=settings.supervised)
+        paper_procedure(runner, supervised=settings.supervised)
     elif how == "advise":
-        trials = advised(runner, dataset.train.labels)
+        advised(runner, dataset.train.labels)
     else:
-        trials = search(runner, ranges, num_trials, short.run.seed)
+        search(runner, ranges, num_trials, short.run.seed)
+    trials = list(runner.trials.values())
     choice = best(trials)
-    if choice is None:
-        errors = [trial.error for trial in trials if trial.error]
-        raise UserError(errors[0] if errors else "no trial finished in this time; use more --minutes")
     kept = [text for text in overrides if text.partition("=")[0].strip() not in ("method.k1", "method.k2", "method.r")]
     command = shlex.join(["contune", "train", recipe, *kept, *choice.values.overrides])
     about = {"how": how, "recipe": recipe, "overrides": list(overrides), "epochs": short.optim.epochs, "split": "val"}
@@ -395,15 +365,3 @@ def tune(
     content = {**about, **flat[trials.index(choice)], "command": command, "trials": flat}
     write_atomic(folder / SUMMARY, json.dumps(content, indent=2) + "\n")
     return Tuned(trials=trials, choice=choice, command=command, epochs=short.optim.epochs)
-
-
-def _check_folder(folder: Path, how: str, short: Config) -> None:
-    """A tuning may be done in a new or empty folder, or in one with the same trials."""
-    if not (folder / SETTINGS).exists():
-        check_new_folder(folder, "trials")
-        return
-    content = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    different = Config.from_dict(content["config"]).differences(short)
-    if different or content["how"] != how:
-        words = ", ".join(different) or f"--how ({content['how']})"
-        raise UserError(f"{folder} holds trials with another {words}; use another --out")

@@ -105,7 +105,6 @@ def analyze(
         num_batches=batches,
     )
     gradients.write_analysis(folder, found)
-    say(f"{gradients.headline(found)}\n")
     show_table(gradients.COLUMNS, gradients.rows(found), numbers=gradients.COLUMNS[1:])
     say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")
@@ -244,7 +243,7 @@ def experiment(
         say(f"\n{verdicts.summary(findings)}")
         return
     refuse_torchrun("contune experiment")
-    drawn = run_experiment(
+    folder, table, outcomes = run_experiment(
         words[0],
         words[1:],
         seeds=parse_seeds(seeds) if seeds is not None else None,
@@ -254,13 +253,9 @@ def experiment(
         save_to=save,
         draw_only=draw,
     )
-    table = drawn.table
     show_table(table.columns, [[cell.strip("*") for cell in row] for row in table.rows], numbers=table.columns[1:])
-    left_out = [note for note in table.notes if note.startswith("Left out: ")]
-    problems = [sentence for outcome in drawn.outcomes for sentence in outcome.problems()]
-    say("".join(f"\n{sentence}" for sentence in (*left_out, *problems)))
-    say(f"table    {drawn.folder}/table.md\nfigure   {drawn.folder}/figure.png, figure.svg")
-    if save is not None:
-        say(f"results  {save}: {drawn.num_saved} new")
-    if any(outcome.failures for outcome in drawn.outcomes):
+    problems = [sentence for outcome in outcomes for sentence in outcome.problems()]
+    say("".join(f"\n{sentence}" for sentence in problems))
+    say(f"table    {folder}/table.md\nfigure   {folder}/figure.png, figure.svg")
+    if any(outcome.failures for outcome in outcomes):
         raise typer.Exit(2)

@@ -6,8 +6,8 @@
 `catalogue` lists the experiments, `plan` finds and does their runs, `tables` and `figures` show them.
 """
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from contune.errors import UserError
@@ -21,16 +21,6 @@ from contune.report.style import save_figure
 from contune.training.signals import Stopped
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
-    """What `run_experiment` leaves: a folder with table.md, figure.png and figure.svg."""
-
-    folder: Path
-    table: Table
-    outcomes: list[Outcome]
-    num_saved: int = 0
-
-
 def run_experiment(
     name: str,
     changes: Sequence[str] = (),
@@ -41,50 +31,46 @@ def run_experiment(
     parallel: int | None = None,
     save_to: Path | None = None,
     draw_only: bool = False,
-) -> Drawn:
+) -> tuple[Path, Table, list[Outcome]]:
     """Runs what has not finished yet, then draws. If it is stopped, it draws what there is. Repeat it to resume.
 
+    Returns the folder with table.md, figure.png and figure.svg, and what they show.
     changes: KEY=VALUE for all runs. source: a folder whose results count as finished if their settings agree.
     save_to: copies new results there, one file per run. draw_only: runs nothing, and shows all seeds that there are,
     with the changes of the experiment.json in `source` if none are given.
     """
-    sources = [] if source is None else with_neighbors(source)
+    if source is not None and not source.is_dir():
+        raise UserError(f"{source} is not a folder; name one that holds result files or runs")
+    sources = [] if source is None else [source]
     about = plan.read_about(source) or plan.read_about(source / name) if source is not None else None
     if draw_only and not changes and about is not None and about["experiment"] == name:
         changes = about["overrides"]
     experiment = find_experiment(name, changes)
-    folder = out or plan.default_folder(experiment)
-    errors, absent, stop = dict[str, str](), dict[str, str](), None
-    if draw_only:
-        plan.check_folder(folder, experiment)
-    else:
+    changed = " ".join(experiment.changes).encode()
+    suffix = f"-{hashlib.sha256(changed).hexdigest()[:8]}" if changed else ""
+    folder = out or Path("runs") / "experiments" / f"{name}{suffix}"
+    errors, stop = dict[str, str](), None
+    if not draw_only:
         seeds = range(experiment.num_seeds) if seeds is None else seeds
         known = plan.read_results(*sources, folder)
         try:
-            errors, absent = plan.run_missing(experiment, folder, seeds, known, parallel)
+            experiment, errors = plan.run_missing(experiment, folder, seeds, known, parallel)
         except (KeyboardInterrupt, Stopped) as error:
             stop = error
-    results = plan.read_results(*sources, folder)
-    outcomes = plan.collect(experiment, results, seeds=seeds, errors=errors, absent=absent)
+    outcomes = plan.collect(experiment, plan.read_results(*sources, folder), seeds=seeds, errors=errors)
     if draw_only:
         outcomes = finished(experiment, outcomes)
         if not any(outcome.results for outcome in outcomes):
             raise UserError(f"{source or folder} has no finished run of {name} with these settings; add its KEY=VALUE")
-        plan.write_about(folder, experiment)
+        plan.claim_folder(folder, experiment)
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
     save_figure(figure, folder / "figure")
     if stop is not None:
         raise stop
-    num_saved = 0 if save_to is None else plan.save(experiment, outcomes, save_to, folder)
-    return Drawn(folder=folder, table=table, outcomes=outcomes, num_saved=num_saved)
-
-
-def with_neighbors(folder: Path) -> list[Path]:
-    """A folder with an experiment.json lacks the runs that its neighbors in results/ hold, so these are read too."""
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder; name one that holds result files or runs")
-    return [folder] if plan.read_about(folder) is None else [folder, folder.resolve().parent]
+    if save_to is not None:
+        plan.save(experiment, outcomes, save_to, folder)
+    return folder, table, outcomes
 
 
 def finished(experiment: Experiment, outcomes: Sequence[Outcome]) -> list[Outcome]:

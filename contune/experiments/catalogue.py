@@ -184,10 +184,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         summary="Table 1, small: the three losses on handwritten digits, on all and on a fifth; a CPU, two minutes.",
         rows=tuple(
             _row("digits", method, place, *settings)
-            for place, settings in (
-                ("898 digits", ()),
-                ("180 digits", ("data.val_fraction=0.8", "optim.epochs=40")),
-            )
+            for place, settings in (("898 digits", ()), ("180 digits", ("data.val_fraction=0.8", "optim.epochs=40")))
             for method in (CROSS_ENTROPY, SUPCON, TCL)
         ),
         layout="grid",

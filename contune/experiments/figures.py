@@ -4,7 +4,6 @@ Every accuracy has its 95 % interval: a thick bar over three or more runs, or a 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import matplotlib
@@ -48,9 +47,8 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         for source, value in each.row.reported.items():
             _mark(axes, value, y, sources[source], filled=False)
         if not each.collapsed():  # far to the left of everything of interest
-            for column, shift, marker in ((LINEAR, -0.12, style.marker), (KNN, 0.2, "|")):
-                if (spread := each.accuracy(column)) is not None:
-                    _mark(axes, spread.mean, y + shift, style._replace(marker=marker), **_bar(each, column))
+            _marks(axes, each, y - 0.12, style, LINEAR)
+            _marks(axes, each, y + 0.2, style._replace(marker="|"), KNN)
     _name_rows(axes, [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows])
     axes.set_xlabel(f"top-1 accuracy, % ({_conditions(outcomes)})")
     ours = [_handle(MethodStyle(*kind)) for kind in ((measure_of(outcomes, LINEAR), INK, "o"), ("kNN", INK, "|"))]
@@ -65,7 +63,7 @@ def grid_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, place in zip(panels, places, strict=False):
         for y, method in enumerate(methods):
             if (method, place) in cells:
-                _marks(axes, cells[method, place], y, y + 0.25, method_style(method))
+                _marks(axes, cells[method, place], y, method_style(method), papers=y + 0.25)
         _name_rows(axes, methods if axes is panels[0] else [""] * len(methods))
         axes.set_title(place, loc="left", fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
@@ -81,15 +79,14 @@ def sweep_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for axes, setting in zip(panels, settings, strict=True):
         places = [place for place in every if place.rpartition(": ")[0] == setting]
         for number, method in enumerate(methods):
-            offset, points = 0.06 * (number - (len(methods) - 1) / 2), []
+            offset, style, points = 0.06 * (number - (len(methods) - 1) / 2), method_style(method), []
             for x, place in enumerate(places):
                 if (method, place) in cells:
                     each = cells[method, place]
                     points += [(x + offset, spread.mean)] if (spread := each.accuracy()) else []
-                    _marks(axes, each, x + offset, x + 2.5 * offset, method_style(method), vertical=True)
+                    _marks(axes, each, x + offset, style, papers=x + 2.5 * offset, vertical=True)
             if len(places) > 2 and points:  # two values are a comparison, not a trend
-                color = method_style(method).color
-                axes.plot(*zip(*points, strict=True), color=color, linewidth=1.4, alpha=0.8, zorder=1)
+                axes.plot(*zip(*points, strict=True), color=style.color, linewidth=1.4, alpha=0.8, zorder=1)
         quiet(axes, grid="y")
         axes.set_xlim(-0.5, len(places) - 0.5)
         axes.set_xticks(range(len(places)), [place.rpartition(": ")[2] for place in places])
@@ -109,7 +106,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     for y, each in enumerate(outcomes):
         style, seeds = method_style(each.row.method), [score["top1"] for score in each.scores(column)]
         runs.plot(seeds, [y + 0.25] * len(seeds), "|", markersize=7, color=style.color, alpha=0.7)
-        _marks(runs, each, y, y - 0.25, style, column=column)
+        _marks(runs, each, y, style, column, papers=y - 0.25)
     _name_rows(runs, [each.row.method for each in outcomes])
     runs.set_xlabel(_label(outcomes, column))
     for differences in others:
@@ -118,7 +115,7 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
             style = method_style(upper.row.method)
             for other in experiment.measures or ((TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,)):
                 if (found := upper.difference(lower, other)) is not None:
-                    _mark(differences, found.mean, len(names), style, xerr=found.shown or 0.0, elinewidth=THICK)
+                    _mark(differences, found.mean, len(names), style, found.shown or 0.0)
                 by = f", {measure_of(outcomes, other)}" if other != column else ""
                 names.append(f"{upper.row.method} − {lower.row.method}{by}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
@@ -128,27 +125,28 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
 
 
-def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, parameter: str, key: str) -> Figure:
+def gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     """A gradient over training for each k1 or k2, the same relative to SupCon's on the same batches, and accuracy.
 
     Runs with other values are in other states of training; only the second panel shows the effect of the parameter.
     """
-    planned = [each for each in outcomes if each.row.method == TCL]
-    tuned = [each for each in planned if each.results] or planned
+    parameter, key = experiment.layout, {"k1": "positive_gradient", "k2": "negative_gradient"}[experiment.layout]
+    tuned = [each for each in outcomes if each.row.method == TCL and each.results]
+    places = [float(each.row.at.split()[-1]) for each in tuned]  # k1 = 50000, k2 = 3
     supcon = next(each for each in outcomes if each.row.method == SUPCON)
     red, blues = method_style(SUPCON), matplotlib.colormaps["Blues"]
     handles: list[Line2D | Patch] = []
     shades = [blues(0.4 + 0.6 * number / max(1, len(tuned) - 1)) for number in range(len(tuned))]
     figure = Figure(figsize=(WIDTH, 6.2), layout="constrained", facecolor="white")
     panels = figure.subplot_mosaic([["runs", "relative"], ["accuracy", "accuracy"]], height_ratios=[1.3, 1])
-    for each, shade in zip(tuned, shades, strict=True):
+    for each, place, shade in zip(tuned, places, shades, strict=True):
         own, on_same_batches = each.curve(key), each.curve(f"supcon_{key}")
         if own is not None and on_same_batches is not None:
             panels["runs"].plot(*own, linewidth=1.8, color=shade)
             panels["relative"].plot(own[0], 100 * (own[1] / on_same_batches[1] - 1), linewidth=1.8, color=shade)
-        style = MethodStyle(f"{TCL}, {parameter} = {_value(each):,g}", matplotlib.colors.to_hex(shade), "o")
+        style = MethodStyle(f"{TCL}, {parameter} = {place:,g}", matplotlib.colors.to_hex(shade), "o")
         handles.append(_handle(style, line="-"))
-        _marks(panels["accuracy"], each, _value(each), _value(each), style, vertical=True)
+        _marks(panels["accuracy"], each, place, style, papers=place, vertical=True)
     if (own := supcon.curve(key)) is not None:
         panels["runs"].plot(*own, linewidth=1.8, color=red.color, linestyle=DASHED)
     panels["relative"].axhline(0, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
@@ -167,7 +165,6 @@ def _gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome], *, pa
         panels[name].set_title(title, loc="left", fontsize=10)
         panels[name].set_ylabel(label)
         panels[name].set_xlabel(parameter if name == "accuracy" else "epoch")
-    places = [_value(each) for each in tuned]
     panels["accuracy"].set_xscale("log" if parameter == "k1" else "linear")
     panels["accuracy"].minorticks_off()
     panels["accuracy"].set_xticks(places, [f"{place:,g}" for place in places])
@@ -180,14 +177,9 @@ FIGURES: dict[str, Callable[[Experiment, Sequence[Outcome]], Figure]] = {
     "grid": grid_figure,
     "sweep": sweep_figure,
     "seeds": seeds_figure,
-    "k1": partial(_gradients_figure, parameter="k1", key="positive_gradient"),
-    "k2": partial(_gradients_figure, parameter="k2", key="negative_gradient"),
+    "k1": gradients_figure,
+    "k2": gradients_figure,
 }
-
-
-def _value(outcome: Outcome) -> float:
-    """Of k1 or k2, which stands last in the row's place."""
-    return float(outcome.row.at.split()[-1])
 
 
 def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
@@ -195,34 +187,30 @@ def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(1, num, squeeze=False)[0])
 
 
-def _mark(axes: Axes, x: float, y: float, style: MethodStyle, *, filled: bool = True, **bar: Any) -> None:
-    """A mark; `bar` is its interval, as matplotlib's errorbar takes it."""
-    face = style.color if filled else "none"
-    axes.errorbar(x, y, color=style.color, marker=style.marker, mfc=face, zorder=3 + filled, **bar)
-
-
-def _bar(outcome: Outcome, column: str, error: str = "xerr") -> dict[str, Any]:
-    """The interval over runs, of fewer than three that over images; `yerr` in figures with vertical accuracies."""
-    spread = outcome.accuracy(column)
-    assert spread is not None
-    if spread.shown is not None:
-        return {error: spread.shown, "elinewidth": THICK}
-    low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
-    return {error: [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]], "elinewidth": THIN}
+def _mark(
+    axes: Axes, value: float, place: float, style: MethodStyle, half: Any = None, width: float = THICK, *,
+    filled: bool = True, vertical: bool = False,
+) -> None:  # fmt: skip
+    """An accuracy at a place of the other axis; `half` is its interval, as matplotlib's errorbar takes it."""
+    x, y = (place, value) if vertical else (value, place)
+    bar = {"yerr" if vertical else "xerr": half, "elinewidth": width, "mfc": style.color if filled else "none"}
+    axes.errorbar(x, y, color=style.color, marker=style.marker, zorder=3 + filled, **bar)
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, at: float, style: MethodStyle, *, vertical: bool = False,
-    column: str = TOP1,
+    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *,
+    papers: float | None = None, vertical: bool = False,
 ) -> None:  # fmt: skip
-    """Our accuracy at `place` and the paper's as an open mark `at`, as far as there are any."""
-    if (spread := outcome.accuracy(column)) is not None and vertical:
-        _mark(axes, place, spread.mean, style, **_bar(outcome, column, "yerr"))
-    elif spread is not None:
-        _mark(axes, spread.mean, place, style, **_bar(outcome, column))
-    if PAPER in outcome.row.reported:
-        x, y = outcome.row.reported[PAPER], at
-        _mark(axes, *((y, x) if vertical else (x, y)), style, filled=False)
+    """Our accuracy with its interval over runs, of fewer than three over images; the paper's at the place `papers`."""
+    if (spread := outcome.accuracy(column)) is not None:
+        half: Any = spread.shown
+        if half is None:
+            low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
+            half = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
+        width = THIN if spread.shown is None else THICK
+        _mark(axes, spread.mean, place, style, half, width, vertical=vertical)
+    if papers is not None and PAPER in outcome.row.reported:
+        _mark(axes, outcome.row.reported[PAPER], papers, style, filled=False, vertical=vertical)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ finished runs below any folder: run folders, and result files such as those in r
 by their settings.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from contune.config import MACHINE_SETTINGS, Config
+from contune.console import say
 from contune.errors import UserError
 from contune.eval.measures import PIXELS, TOP1, judged_by
 from contune.files import check_new_folder, make_parent, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
-from contune.report.statistics import Spread, paired, welch
+from contune.report.statistics import Spread, welch
 from contune.settings import split_assignment
 from contune.training.many import Job, run_many
 from contune.training.monitors import COLLAPSED_RANK
@@ -101,7 +101,7 @@ class Experiment:
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for all rows; what a row sets itself comes on top."""
     changes: tuple[str, ...] = ()
-    """Those of them that the user gave."""
+    """Those of them that the user gave and that results depend on."""
     num_seeds: int = 1
     notes: tuple[str, ...] = ()
     """Sentences under the table, after those made from the results."""
@@ -110,10 +110,10 @@ class Experiment:
     setting: str = "data"
     """What differs from place to place, in tables with two directions."""
 
-    def changed(self, changes: Iterable[str]) -> "Experiment":
+    def changed(self, changes: Sequence[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
-        changes = tuple(changes)
-        overrides, computed, notes = (*self.overrides, *changes), computed_settings(changes), list(self.notes)
+        overrides, notes = (*self.overrides, *changes), list(self.notes)
+        computed = sorted(text for text in changes if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
         rows = [
             replace(row, reported={who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed})
             for row in self.rows
@@ -123,32 +123,18 @@ class Experiment:
                 raise UserError("run.seed would be the same for all runs; use --seeds 3, or --seeds 0,4")
             if all(key in map(_key, row.overrides) for row in rows):
                 raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
-        for row in rows:
-            row.config(overrides, seed=0)  # raises if a setting is wrong
         if computed:
             kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
             but = f"; {', '.join(kept)} kept its own" if kept else ""
             notes.append(f"Settings changed for all runs: {' '.join(computed)}{but}.")
             if any(PAPER in row.reported for row in self.rows):
                 notes.append("The paper's numbers are for other settings and are left out.")
-        return replace(self, rows=tuple(rows), overrides=overrides, changes=changes, notes=tuple(notes))
+        return replace(self, rows=tuple(rows), overrides=overrides, changes=tuple(computed), notes=tuple(notes))
 
     @property
     def about(self) -> dict[str, Any]:
-        """What its experiment.json says: the name, and the changes that a result depends on."""
-        return {"experiment": self.name, "overrides": computed_settings(self.changes)}
-
-
-def computed_settings(overrides: Iterable[str]) -> list[str]:
-    """Those that change what is computed, not where and how."""
-    return sorted(text for text in overrides if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
-
-
-def default_folder(experiment: Experiment) -> Path:
-    """runs/experiments/NAME; with changed settings NAME-HASH."""
-    computed = " ".join(computed_settings(experiment.changes))
-    suffix = f"-{hashlib.sha256(computed.encode()).hexdigest()[:8]}" if computed else ""
-    return Path("runs") / "experiments" / f"{experiment.name}{suffix}"
+        """What its experiment.json says."""
+        return {"experiment": self.name, "overrides": list(self.changes)}
 
 
 # Outcomes: a row with the results of its runs.
@@ -164,8 +150,6 @@ class Outcome:
     failures: tuple[str, ...] = ()
     """Of the failed ones: seed and reason."""
     num_missing: int = 0
-    absent: str = ""
-    """Why the data set could not be opened, if it could not."""
 
     @property
     def trained(self) -> tuple[Result, ...]:
@@ -179,13 +163,6 @@ class Outcome:
         found = [(result["seed"], judged_by(result, column, prefix=prefix)) for result in results]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
-    def by_seed(self, column: str = TOP1) -> dict[int, list[float]]:
-        """Top-1 % of all runs."""
-        found: dict[int, list[float]] = {}
-        for score in self.scores(column):
-            found.setdefault(score["seed"], []).append(score["top1"])
-        return found
-
     def accuracy(self, column: str = TOP1) -> Spread | None:
         """Top-1 %, the mean over runs with its interval."""
         values = [score["top1"] for score in self.scores(column)]
@@ -196,12 +173,13 @@ class Outcome:
 
         Paired by seed if both have one run of the same seeds. Otherwise all runs count, with Welch's interval.
         """
-        mine, theirs = self.by_seed(column), other.by_seed(column)
-        a, b = ([value for runs in each.values() for value in runs] for each in (mine, theirs))
+        mine, theirs = self.scores(column), other.scores(column)
+        a, b = ([score["top1"] for score in each] for each in (mine, theirs))
         if not a or not b:
             return None
-        if len(a) == len(b) == len(mine) and mine.keys() == theirs.keys():
-            return paired(a, [theirs[seed][0] for seed in mine])
+        seeds, others = ([score["seed"] for score in each] for each in (mine, theirs))
+        if seeds == others and len({*seeds}) == len(seeds):
+            return Spread.of([one - two for one, two in zip(a, b, strict=True)])
         return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:
@@ -223,9 +201,8 @@ class Outcome:
         """What a reader of its numbers has to know, in a few words."""
         num = len(self.results) + len(self.failures) + self.num_missing
         counts = {"collapsed": len(self.collapsed()), "failed": len(self.failures), "not run yet": self.num_missing}
-        return ", ".join(
-            word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count
-        )
+        words = [word if count == num else f"{count} of {num} {word}" for word, count in counts.items() if count]
+        return ", ".join(words)
 
     def problems(self) -> list[str]:
         """Collapsed and failed runs, one sentence each."""
@@ -245,12 +222,11 @@ def collect(
     *,
     seeds: Sequence[int] | None = None,
     errors: Mapping[str, str] | None = None,
-    absent: Mapping[str, str] | None = None,
 ) -> list[Outcome]:
     """The outcome of every row.
 
     seeds: those of the experiment; None: all that there are. errors: why runs failed, by the fingerprint of their
-    settings. absent: why data sets cannot be opened, by name.
+    settings.
     """
     outcomes = []
     for row in experiment.rows:
@@ -260,26 +236,26 @@ def collect(
         reasons = {seed: (errors or {}).get(config.fingerprint()) for seed, config in configs.items()}
         failures = [f"seed {seed}: {reason.rstrip('.')}." for seed, reason in reasons.items() if reason]
         num_missing = len(reasons) - len(failures) if wanted else 1
-        no_data = (absent or {}).get(row.config(experiment.overrides, 0).data.name, "") if num_missing else ""
         found = [result for seed in wanted for result in runs.get(seed, ())]
-        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing, no_data))
+        outcomes.append(Outcome(row, tuple(found), tuple(failures), num_missing))
     return outcomes
 
 
 def run_missing(
     experiment: Experiment, folder: Path, seeds: Sequence[int], results: Results, parallel: int | None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Runs what has not finished yet, seed by seed. Returns `errors` and `absent` of `collect`.
+) -> tuple[Experiment, dict[str, str]]:
+    """Runs what has not finished yet, seed by seed; returns `errors` of `collect`, and the experiment.
 
-    Rows with the same settings share their runs. Rows whose data set is not on this disk are left out. If there is
-    nothing else, it is an error.
+    Rows with the same settings share their runs. Rows without results whose data set is not on this disk are left out
+    of the experiment. If there are no others, it is an error.
     """
-    jobs: dict[str, Job] = {}
-    known = [row.runs(results, experiment.overrides) for row in experiment.rows]
+    jobs, overrides = dict[str, Job](), experiment.overrides
+    names = [row.config(overrides, 0).data.name for row in experiment.rows]
+    known = list(zip(experiment.rows, names, (row.runs(results, overrides) for row in experiment.rows), strict=True))
     for seed in seeds:
-        for row, runs in zip(experiment.rows, known, strict=True):
+        for row, _, runs in known:
             if seed not in runs:
-                path, config = folder / row.run_name(seed), row.config(experiment.overrides, seed)
+                path, config = folder / row.run_name(seed), row.config(overrides, seed)
                 jobs.setdefault(config.fingerprint(), Job(config, path, f"{row.title}, seed {seed}", train_and_report))
     absent: dict[str, str] = {}
     for name, settings in {job.config.data.name: job.config.data for job in jobs.values()}.items():
@@ -287,13 +263,16 @@ def run_missing(
             open_dataset(settings)
         except UserError as error:
             absent[name] = str(error)
-    possible = [job for job in jobs.values() if job.config.data.name not in absent]
-    if absent and not possible and not any(known):
+    shown = tuple(row for row, name, runs in known if runs or name not in absent)
+    if not shown:
         raise UserError(next(iter(absent.values())))
-    check_folder(folder, experiment)
-    write_about(folder, experiment)
+    for reason in absent.values():
+        say(f"left out: {reason}")
+    claim_folder(folder, experiment)
+    possible = [job for job in jobs.values() if job.config.data.name not in absent]
     done = zip(possible, run_many(possible, parallel), strict=True)
-    return {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}, absent
+    errors = {job.config.fingerprint(): result["error"] for job, result in done if "error" in result}
+    return replace(experiment, rows=shown), errors
 
 
 # Result files: one JSON file per run, anywhere below a folder.
@@ -304,22 +283,20 @@ def read_results(*folders: Path) -> dict[str, Runs]:
 
     Every finished run counts, except for a copy or a repeat with exactly the same accuracies.
     """
-    found: dict[str, Runs] = {}
+    found, seen = dict[str, Runs](), set[tuple[Any, ...]]()
     for path in (path for folder in folders for path in sorted(folder.rglob("*.json"))):
         try:
             content = json.loads(path.read_text())
             if {"config", "measures", "seed", "epochs"} <= content.keys():
                 setting = setting_of(Config.from_dict(content["config"]))
-                runs = found.setdefault(setting, {}).setdefault(int(content["seed"]), [])
-                if all(_accuracies(run) != _accuracies(content) for run in runs):
-                    runs.append(content | {"file": str(path)})
+                accuracies = sorted((score["name"], round(score["top1"], 3)) for score in content["measures"])
+                run = (setting, content["seed"], *accuracies)
+                if run not in seen:
+                    found.setdefault(setting, {}).setdefault(content["seed"], []).append(content | {"file": str(path)})
+                seen.add(run)
         except (ValueError, AttributeError, UserError):  # no result, or of settings that this version does not know
             continue
     return found
-
-
-def _accuracies(result: Result) -> dict[str, float]:
-    return {score["name"]: round(score["top1"], 3) for score in result["measures"]}
 
 
 # The folder of an experiment: its file experiment.json, and the results that are saved to one.
@@ -336,18 +313,19 @@ def write_about(folder: Path, experiment: Experiment) -> None:
     write_atomic(folder / ABOUT, json.dumps(experiment.about, indent=2) + "\n")
 
 
-def check_folder(folder: Path, experiment: Experiment) -> None:
-    """An experiment may be drawn in a new or empty folder and in its own."""
+def claim_folder(folder: Path, experiment: Experiment) -> None:
+    """Say which experiment a folder holds, if it is new, empty or this experiment's own."""
     about = read_about(folder)
     if about is None:
         check_new_folder(folder, "run of this experiment")
     elif about != experiment.about:
         held = " ".join([about["experiment"], *about["overrides"]])
         raise UserError(f"{folder} holds the experiment {held}; use another --out")
+    write_about(folder, experiment)
 
 
-def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> int:
-    """Copies the results of the run folders in `source`, one file per run. Returns how many there are."""
+def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, source: Path) -> None:
+    """Copies the results of the run folders in `source`, one file per run."""
     write_about(folder, experiment)
     found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
     new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
@@ -356,4 +334,4 @@ def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, sour
         # A curve on one line.
         text = re.sub(r"\[\n[-+0-9.,eEnul\s]+\]", lambda match: "[" + " ".join(match[0][1:-1].split()) + "]", text)
         write_atomic(folder / f"{name}.json", f"{text}\n")
-    return len(new)
+    say(f"results  {folder}: {len(new)} new")

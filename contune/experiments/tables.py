@@ -1,8 +1,8 @@
 """The tables of experiments: one table type, and a function for each layout that fills it from outcomes."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 from math import sqrt
 from statistics import mean
 
@@ -42,6 +42,12 @@ RESPONSES = (
 )
 
 
+SHOTS = "many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images."
+
+Filled = tuple[dict[str, list[str]], list[str]]
+"""The cells of a table by the titles of its columns, and its notes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Table:
     columns: Sequence[str]
@@ -63,48 +69,41 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], number
 
 
 def make_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
-    table = TABLES[experiment.layout](experiment, outcomes)
-    return replace(table, notes=[*table.notes, *experiment.notes])
+    cells, notes = TABLES[experiment.layout](experiment, outcomes)
+    return Table(columns=[*cells], rows=[*zip(*cells.values(), strict=True)], notes=[*notes, *experiment.notes])
 
 
-def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
+def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
     """A row per method, baselines last. Columns in which no row has anything are left out."""
     methods = [each for each in outcomes if not each.row.is_baseline]
-    sources = dict.fromkeys(source for each in outcomes for source in each.row.reported)
-    columns, rows = ["method", *(_title(outcomes, column) for column in (LINEAR, KNN)), "online probe, top-1 %"], []
-    columns += [f"{source}, top-1 %" for source in sources]
-    for each in sorted(outcomes, key=lambda each: each.row.is_baseline):
-        online = [result["last_logged"].get("online_top1") for result in each.trained if "last_logged" in result]
-        rows.append((
-            f"{each.row.title} ({each.remark()})".removesuffix(" ()"),
-            _accuracy(each, [] if each.row.is_baseline else methods, LINEAR),
-            _accuracy(each, [] if each.row.is_baseline else methods, KNN),
-            f"{100 * mean(online):.2f}" if online and None not in online else NOTHING,
-            *(str(each.row.reported.get(source, NOTHING)) for source in sources),
-        ))  # fmt: skip
-    shown = [place for place, cells in enumerate(zip(*rows, strict=True)) if {*cells} != {NOTHING}]
-    return Table(
-        columns=[columns[place] for place in shown],
-        rows=[[row[place] for place in shown] for row in rows],
-        notes=_notes(outcomes, (LINEAR, KNN)),
-    )
+    rows = sorted(outcomes, key=lambda each: each.row.is_baseline)
+    cells = {"method": [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows]}
+    for column in (LINEAR, KNN):
+        accuracies = [_accuracy(each, [] if each.row.is_baseline else methods, column) for each in rows]
+        cells[_title(outcomes, column)] = accuracies
+    online = [[result.get("last_logged", {}).get("online_top1") for result in each.trained] for each in rows]
+    cells["online probe, top-1 %"] = [f"{100 * mean(x):.2f}" if x and None not in x else NOTHING for x in online]
+    for source in dict.fromkeys(source for each in outcomes for source in each.row.reported):
+        cells[f"{source}, top-1 %"] = [str(each.row.reported.get(source, NOTHING)) for each in rows]
+    return {title: texts for title, texts in cells.items() if {*texts} != {NOTHING}}, _notes(outcomes, (LINEAR, KNN))
 
 
-def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
+def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
     """Data sets or values of a setting by methods, the difference of the last two methods, and the paper's numbers."""
-    cells, methods, places = by_place(outcomes)
-    quoted = any(PAPER in each.row.reported for each in cells.values())
-    rows = []
-    for place in places:
-        here = [cells.get((method, place)) for method in methods]
-        texts = [_accuracy(each, [rival for rival in here if rival]) for each in here]
-        papers = [f"{each.row.reported[PAPER]:.1f}" for each in here if each and PAPER in each.row.reported]
-        more = [" / ".join(papers) or NOTHING] if quoted else []
-        rows.append((place, *texts, *([_difference(here[-1], here[-2])] if len(here) > 1 else []), *more))
-    titles = [f"{method}, {_title([cells[key] for key in cells if key[0] == method])}" for method in methods]
-    difference = [f"{methods[-1]} − {methods[-2]}, points"] if len(methods) > 1 else []
-    columns = [experiment.setting, *titles, *difference, *([f"{PAPER}, top-1 %"] if quoted else [])]
-    return Table(columns=columns, rows=rows, notes=_notes(outcomes, (TOP1,)))
+    found, methods, places = by_place(outcomes)
+    here = {place: [found[method, place] for method in methods if (method, place) in found] for place in places}
+    cells = {experiment.setting: places}
+    for method in methods:
+        own = [found[key] for key in found if key[0] == method]
+        texts = [_accuracy(found.get((method, place)), here[place]) for place in places]
+        cells[f"{method}, {_title(own)}"] = texts
+    for lower, upper in list(pairwise(methods))[-1:]:
+        texts = [_difference(found.get((upper, place)), found.get((lower, place))) for place in places]
+        cells[f"{upper} − {lower}, points"] = texts
+    if any(PAPER in each.row.reported for each in outcomes):
+        papers = [[each.row.reported[PAPER] for each in here[place] if PAPER in each.row.reported] for place in places]
+        cells[f"{PAPER}, top-1 %"] = [" / ".join(f"{top1:.1f}" for top1 in each) or NOTHING for each in papers]
+    return cells, _notes(outcomes, (TOP1,))
 
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
@@ -116,60 +115,58 @@ def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
     return [pair for pair in pairs if min(len(each.results) for each in pair) >= FEW]
 
 
-def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
+def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
     """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
-    differ = protocols_differ(outcomes) and not experiment.measures
+    differ, pairs = protocols_differ(outcomes) and not experiment.measures, compared(outcomes)
     measures = experiment.measures or (TOP1, *([FAST] if differ else []), KNN)
     shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
     shots = shots if len(shots) > 1 else []
     measures = measures[:1] if shots else measures  # six columns at most
-    rows = []
-    for each in outcomes:
-        texts = [_accuracy(each, [], column) for column in measures[1:]]
-        for shot in shots:
-            values = [score[shot] for score in each.scores() if shot in score]
-            texts.append(f"{mean(values):.1f}" if values else NOTHING)
-        name = f"{each.row.method} ({measure_of([each])})" if differ and each.results else each.row.method
-        rows.append([name, _accuracy(each, outcomes, measures[0]), *texts, str(len(each.results)), NOTHING])
-    for lower, upper in compared(outcomes):
-        differences = [upper.difference(lower, column) for column in measures]
-        texts = [NOTHING if each is None else each.signed for each in differences]
-        found = differences[0]
-        p = NOTHING if found is None or found.shown is None else f"{found.p:.2g}"
-        counts = dict.fromkeys(str(len(each.results)) for each in (upper, lower))
-        texts += [*[NOTHING] * len(shots), " and ".join(counts), p]
-        rows.append([f"{upper.row.method} − {lower.row.method}", *texts])
-    notes = _notes(outcomes, measures)
-    notes += [DIFFERENCES] if compared(outcomes) else []
+    names = [f"{each.row.method} ({measure_of([each])})".removesuffix(" ()") for each in outcomes]
+    names = names if differ else [each.row.method for each in outcomes]
+    cells = {"method": [*names, *(f"{upper.row.method} − {lower.row.method}" for lower, upper in pairs)]}
+    for column in measures:
+        rivals = outcomes if column == measures[0] else []
+        differences = [upper.difference(lower, column) for lower, upper in pairs]
+        texts = [NOTHING if found is None else found.signed for found in differences]
+        cells[_title(outcomes, column)] = [*(_accuracy(each, rivals, column) for each in outcomes), *texts]
+    for shot in shots:
+        values = [[score[shot] for score in each.scores() if shot in score] for each in outcomes]
+        texts = [f"{mean(found):.1f}" if found else NOTHING for found in values]
+        cells[f"{shot} %"] = [*texts, *[NOTHING] * len(pairs)]
+    counts = [dict.fromkeys(str(len(each.results)) for each in (upper, lower)) for lower, upper in pairs]
+    cells["runs"] = [*(str(len(each.results)) for each in outcomes), *map(" and ".join, counts)]
+    notes = [*_notes(outcomes, measures), *([DIFFERENCES] if pairs else [])]
     if shots:
-        notes.append("many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images.")
-    columns = ["method", *(_title(outcomes, column) for column in measures)]
-    columns += [*(f"{shot} %" for shot in shots), "runs", f"p, {measure_of(outcomes, measures[0])}"]
-    shown = slice(-1) if shots else slice(None)
-    return Table(columns=columns[shown], rows=[row[shown] for row in rows], notes=notes)
+        return cells, [*notes, SHOTS]
+    tested = [upper.difference(lower, measures[0]) for lower, upper in pairs]
+    texts = [NOTHING if found is None or found.shown is None else f"{found.p:.2g}" for found in tested]
+    cells[f"p, {measure_of(outcomes, measures[0])}"] = [*[NOTHING] * len(outcomes), *texts]
+    return cells, notes
 
 
-def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Table:
+def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
     """A row per setting of k1 and k2: accuracy, and the mean gradients from positives and negatives over training.
 
     Runs with other settings are in other states of training. The effect of k1 and k2 alone is the ratio of a run's
     gradient to SupCon's on the same batches, which every run logs.
     """
     supcon = next((each for each in outcomes if each.row.method == SUPCON), None)
-    rows = []
-    for each in outcomes:
-        texts = [NOTHING if each is supcon else _difference(each, supcon)]
-        texts += [NOTHING if each is supcon else _percent(each, key, f"supcon_{key}") for key in GRADIENTS]
-        rows.append((each.row.title, _accuracy(each, outcomes), *texts, _percent(each, "theorem1_share")))
+    cells = {"loss": [each.row.title for each in outcomes]}
+    cells[_title(outcomes)] = [_accuracy(each, outcomes) for each in outcomes]
+    cells[f"difference to {SUPCON}, points"] = [
+        NOTHING if each is supcon else _difference(each, supcon) for each in outcomes
+    ]
+    for key, title in GRADIENTS.items():
+        texts = [NOTHING if each is supcon else _percent(each, key, f"supcon_{key}") for each in outcomes]
+        cells[f"{title}, % of {SUPCON}'s"] = texts
+    shares = [_percent(each, "theorem1_share") for each in outcomes]
+    cells[f"positives with a larger gradient than {SUPCON}'s, %"] = shares
     papers = [f"{each.row.title} {each.row.reported[PAPER]:g} %" for each in outcomes if PAPER in each.row.reported]
-    notes = [*_notes(outcomes, (TOP1,)), *([f"The paper has: {'; '.join(papers)}."] if papers else []), RESPONSES]
-    gradients = [f"{title}, % of {SUPCON}'s" for title in GRADIENTS.values()]
-    columns = ["loss", _title(outcomes), f"difference to {SUPCON}, points", *gradients]
-    columns.append(f"positives with a larger gradient than {SUPCON}'s, %")
-    return Table(columns=columns, rows=rows, notes=notes)
+    return cells, [*_notes(outcomes, (TOP1,)), *([f"The paper has: {'; '.join(papers)}."] if papers else []), RESPONSES]
 
 
-TABLES: dict[str, Callable[[Experiment, Sequence[Outcome]], Table]] = {
+TABLES: dict[str, Callable[[Experiment, Sequence[Outcome]], Filled]] = {
     "methods": methods_table,
     "grid": grid_table,
     "sweep": grid_table,
@@ -180,8 +177,8 @@ TABLES: dict[str, Callable[[Experiment, Sequence[Outcome]], Table]] = {
 
 
 def by_place(outcomes: Iterable[Outcome]) -> tuple[dict[tuple[str, str], Outcome], list[str], list[str]]:
-    """By method and place; all methods, all places. Data sets that are not on this disk are left out."""
-    cells = {(each.row.method, each.row.at): each for each in outcomes if each.results or not each.absent}
+    """By method and place; all methods, all places."""
+    cells = {(each.row.method, each.row.at): each for each in outcomes}
     return cells, list(dict.fromkeys(key[0] for key in cells)), list(dict.fromkeys(key[1] for key in cells))
 
 
@@ -240,30 +237,26 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
             uncertain = f"{num:,} test images alone make them uncertain by about ± {half:.1f} points (95 %)"
             notes.append(f"Accuracies without ± have one or two runs. {uncertain}.")
         notes += _facts(outcomes, columns)
-    for reason in dict.fromkeys(each.absent for each in outcomes if each.absent):
-        names = ", ".join(dict.fromkeys(each.row.at or each.row.title for each in outcomes if each.absent == reason))
-        notes.append(f"Left out: {names}; {reason}.")
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
 
 
 def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     """What holds for most rows, the exceptions, and the times of runs that had the device alone."""
-    rows_with: dict[str, dict[str, list[str]]] = {}
+    rows_with: dict[str, dict[str, dict[str, None]]] = {}
     trained = [(each.row.title, result) for each in outcomes for result in each.trained]
     for row, result in trained:
         facts = {_title(outcomes, column): (judged_by(result, column) or {}).get("protocol") for column in columns}
         facts |= {name: result.get(name) for name in FACTS_OF_ROWS}
         for title, value in facts.items():
-            rows = rows_with.setdefault(title.removesuffix(", top-1 %"), {}).setdefault(str(value or ""), [])
-            rows += [] if row in rows else [row]
+            if value:
+                rows_with.setdefault(title.removesuffix(", top-1 %"), {}).setdefault(str(value), {})[row] = None
     notes = []
     for title, values in rows_with.items():
-        values.pop("", None)
-        (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1])) or [("", [])]
+        (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1]))
         texts = [f"{'; '.join(rows)}: {value}" for value, rows in others]
         if sum(len(rows) for _, rows in others) > MOST_NAMED:
             texts = [f"other rows: {', '.join(value for value, _ in others)}"]
-        notes += [f"{title}: {most}{''.join(f' ({text})' for text in texts)}."] if most else []
+        notes.append(f"{title}: {most}{''.join(f' ({text})' for text in texts)}.")
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
         notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []

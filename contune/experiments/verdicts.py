@@ -28,6 +28,7 @@ REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduc
 OURS = "our claim"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
 NOT_RUN = "not run"
+LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
 NUM_IMAGES = {
     "cifar10": 50_000,
     "cifar100": 50_000,
@@ -97,7 +98,7 @@ class Finding:
 # Tests
 
 
-def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread | None, list[float]]:
+def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread, list[float]]:
     """The difference of the pairs with its interval, and the difference of each pair.
 
     Of several pairs: the interval over the pairs. If they share their second row, all runs of the first rows together
@@ -108,22 +109,18 @@ def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread | None, list[float]]
     if len(pairs) > 1 and len({lower.row.title for _, lower in pairs}) == 1:
         together = tuple(result for upper, _ in pairs for result in upper.results)
         pairs = [(replace(rows[0], results=together), rows[1])]
-    found = _differences(pairs, column)
-    if len(found) > 1:
+    if len(pairs) > 1:
         return Spread.of(means), means
-    if found and min(len(each.results) for each in pairs[0]) < FEW:
-        return Spread(found[0].mean, max(found[0].half or 0.0, _of_images(pairs[0], column))), means
-    return found[0] if found else None, means
+    (found,) = _differences(pairs, column)
+    if min(len(each.results) for each in pairs[0]) < FEW:
+        scores = [each.scores(column)[0] for each in pairs[0]]
+        of_images = 1.96 * sqrt(sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores))
+        found = Spread(found.mean, max(found.half or 0.0, of_images))
+    return found, means
 
 
 def _differences(pairs: Sequence[tuple[Outcome, Outcome]], column: str) -> list[Spread]:
     return [found for upper, lower in pairs if (found := upper.difference(lower, column)) is not None]
-
-
-def _of_images(rows: Rows, column: str) -> float:
-    """Half of the 95 % interval of one run of each row, as samples of the test images."""
-    scores = [each.scores(column)[0] for each in rows]
-    return 1.96 * sqrt(sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores))
 
 
 def judge(difference: Spread, paper: float | None = None) -> str:
@@ -143,13 +140,11 @@ def above(claim: Claim, rows: Rows) -> Decided:
     texts: list[str] = []
     for column in claim.columns:
         total, means = gaps_of(rows, column)
-        if total is None:
-            return OPEN, "one side has no runs"
         verdict = judge(total, None if claim.differs else claim.paper)
         missed = min(means) <= 0
         if len({each.row.title for each in rows[1::2]}) < len(means):  # compared together with one row, as in `gaps_of`
             alone = [gaps_of(pair, column)[0] for pair in zip(rows[::2], rows[1::2], strict=True)]
-            missed = any(found is None or judge(found) != REPRODUCED for found in alone)
+            missed = any(judge(found) != REPRODUCED for found in alone)
         verdicts.append(PARTLY if verdict == REPRODUCED and missed else verdict)
         again = f"By {_measure(rows, column)}: {total.signed}"
         texts.append(again if texts else _equation(claim, rows, total, column))
@@ -159,8 +154,6 @@ def above(claim: Claim, rows: Rows) -> Decided:
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference is at most the margin; not if it is more than the margin and its interval excludes 0."""
     total, _ = gaps_of(rows)
-    if total is None:
-        return OPEN, "one side has no runs"
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
     return verdict, _equation(claim, rows, total)
@@ -179,8 +172,6 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
     (first, _), (second, _) = gaps_of(rows[:2]), gaps_of(rows[2:])
-    if first is None or second is None:
-        return OPEN, "one side has no runs"
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
     return judge(total), _equation(claim, rows, total)
@@ -229,24 +220,17 @@ def holds(claim: Claim, rows: Rows) -> Decided:
     return verdict, f"larger for {share:.0f} % of all positives{at}"
 
 
-def lower(method: str) -> str:
-    """A method's name within a sentence."""
-    return method.replace("Cross-entropy", "cross-entropy")
-
-
 def _measure(rows: Rows, column: str = TOP1) -> str:
     """`the full probe`, or `the full probe (Cross-entropy: classifier)`."""
     names: dict[str, str] = {}
     for each in rows:
         for score in each.scores(column):
-            names.setdefault(_name_of(score["name"]), each.row.method)
+            measure = score["name"]
+            name = RETRIEVAL[measure].title if measure in RETRIEVAL else MEASURES[measure].short_title
+            names.setdefault(name, each.row.method.replace(*LOWER))
     first, *others = names
     text = f"the {first}" if first.endswith("probe") else first
-    return text + "".join(f" ({lower(names[other])}: by its {other})" for other in others)
-
-
-def _name_of(measure: str) -> str:
-    return RETRIEVAL[measure].title if measure in RETRIEVAL else MEASURES[measure].short_title
+    return text + "".join(f" ({names[other]}: by its {other})" for other in others)
 
 
 def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1) -> str:
@@ -289,11 +273,12 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
             planned, by_title = outcomes_of(other or claim.experiment)
             row = by_title[title]
             if text not in rows:
-                num_missing = max(0, claim.seeds - len(row.by_seed(claim.columns[0])))
+                done = {score["seed"] for score in row.scores(claim.columns[0])}
+                num_missing = max(0, claim.seeds - len(done))
                 minutes += num_missing * gpu_minutes(row.row.config(planned.overrides, 0))
             rows[text] = row
         verdict, number = OPEN, NOT_RUN
-        if all(each.results for each in rows.values()):
+        if all(each.scores(column) for each in rows.values() for column in claim.columns):
             verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
             number = f"{number} ({_runs([rows[text] for text in claim.rows])})"
         files = {
@@ -321,7 +306,7 @@ def _runs(rows: Rows) -> str:
         return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
         return f"{min(counts)} to {max(counts)} runs each"
-    names = [lower(each.row.method) for each in rows[:2]]
+    names = [each.row.method.replace(*LOWER) for each in rows[:2]]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
     return f"{words[0]} and {words[1]} runs"
 

@@ -15,8 +15,8 @@ class Spread(NamedTuple):
     mean: float
     half: float | None = None
     """None for a single value."""
-    p: float | None = None
-    """Whether the mean may be 0: the two-sided p-value of the t-test, None for a single value."""
+    p: float = 1.0
+    """Whether the mean may be 0: the two-sided p-value of the t-test, 1 for a single value."""
     num: int = 1
     """How many values."""
 
@@ -46,11 +46,6 @@ class Spread(NamedTuple):
     def signed(self) -> str:
         """A difference as text, with a minus that is as wide as a plus."""
         return f"{'+' if self.mean >= 0 else ''}{self}".replace("-", "−")
-
-
-def paired(a: Sequence[float], b: Sequence[float]) -> Spread:
-    """The mean of a[i] − b[i] over pairs of runs that share everything else, such as the seed; at least one pair."""
-    return Spread.of([one - other for one, other in zip(a, b, strict=True)])
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Spread:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,12 +16,8 @@ INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
 """Text, secondary text, grid and background."""
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9"
 """Okabe and Ito's palette, which color-blind readers can tell apart."""
-PALETTE = {
-    "#3f90da": "var(--c0)", "#f09a00": "var(--c1)", "#bd1f01": "var(--c2)", "#7f9290": "var(--c3)",
-    "#832db6": "var(--c4)", "#a96b59": "var(--c5)", "#e76300": "var(--c6)", "#a8984f": "var(--c7)",
-    "#5b6070": "var(--c8)", "#4fb8bd": "var(--c9)",
-}  # fmt: skip
-"""For runs that share a method, with the names that page.css has for them."""
+PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY)
+"""For runs that share a method."""
 PAGE_COLORS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
@@ -28,7 +25,6 @@ PAGE_COLORS = {
     PAPER: "var(--card)",
     BLUE: "var(--accent)",
     VERMILLION: "var(--warm)",
-    **PALETTE,
 }
 """Colors of drawings that a page replaces by its own, which have a light and a dark form."""
 STYLE: dict[Any, Any] = {
@@ -111,15 +107,13 @@ def svg_text(figure: Figure, *, transparent: bool = True) -> str:
     return out.getvalue()
 
 
-def inline_svg(svg: str, description: str) -> str:
-    """An SVG document as an element of a page: sized by the page and in its colors.
-
-    `description` is HTML for the alternative text.
-    """
+def inline_svg(figure: Figure, description: str) -> Markup:
+    """A figure as an element of a page: sized by the page and in its colors."""
+    svg = svg_text(figure)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # ids repeat in every drawing and nothing refers to them
     svg = re.sub(r"<style.*?</style>|<!--.*?-->\s*", "", svg, flags=re.DOTALL)  # a style would apply to the whole page
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
     for drawn, shown in PAGE_COLORS.items():
         svg = svg.replace(drawn, shown)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(description)}"', 1))

@@ -80,13 +80,11 @@ def test_gradients_are_means_over_training_beside_supcons() -> None:
     assert texts(table)[2][1] == "not run yet"
 
 
-def test_missing_failed_and_absent_runs_are_in_the_table() -> None:
+def test_missing_and_failed_runs_are_in_the_table() -> None:
     some = Outcome(TCL, made_up_outcome(TCL, 95.0).results, num_missing=1)
     failed = Outcome(SUPCON, failures=("seed 0: no room.",))
-    gone = Outcome(ROWS["TCL, CIFAR-100"], num_missing=1, absent="cifar100 is not on this disk")
-    table = grid(failed, some, gone)
+    table = grid(failed, some)
     assert texts(table) == [["CIFAR-10", "failed", "95.00 (1 of 2 not run yet)", "–", "96.3 / 96.4"]]
-    assert "Left out: CIFAR-100; cifar100 is not on this disk." in table.notes
     assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
 
 
