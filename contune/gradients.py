@@ -204,8 +204,23 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         drawing = inline_svg(figure, "Gradients from positives and negatives by similarity, by k1 and by k2")
     method = method_style(found["method"]).title
     values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
+    values["verdict"] = headline(found)
     text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)
     write_atomic(folder / "gradients.html", text)
+
+
+def headline(found: dict[str, Any]) -> str:
+    """What TCL changes for hard pairs, in one sentence."""
+    changes = []
+    for sign in SIGNS:
+        tcl, supcon = (found[loss][f"hard_{sign}_gradient"] for loss in ("tcl", "supcon"))
+        percent = round(100 * (tcl / supcon - 1)) if supcon else 0
+        changes.append(f"{abs(percent)} % {'less than' if percent < 0 else 'more than'}" if percent else "as much as")
+    k1, k2 = (found["tcl"][name] for name in ("k1", "k2"))
+    return (
+        f"On the same embeddings, with k1 = {k1:,.5g} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} SupCon and "
+        f"pushes hard negatives {changes[1]} SupCon."
+    )
 
 
 def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:

@@ -105,6 +105,7 @@ def analyze(
         num_batches=batches,
     )
     gradients.write_analysis(folder, found)
+    say(f"{gradients.headline(found)}\n")
     show_table(gradients.COLUMNS, gradients.rows(found), numbers=gradients.COLUMNS[1:])
     say(f"\nfigure   {folder}/gradients.png, also .svg")
     say(f"page     {folder}/gradients.html")

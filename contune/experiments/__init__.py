@@ -43,6 +43,8 @@ def run_experiment(
         raise UserError(f"{source} is not a folder; name one that holds result files or runs")
     sources = [] if source is None else [source]
     about = plan.read_about(source) or plan.read_about(source / name) if source is not None else None
+    if source is not None and plan.read_about(source) is not None:
+        sources.append(source.resolve().parent)  # a saved experiment lacks the runs that its neighbors hold
     if draw_only and not changes and about is not None and about["experiment"] == name:
         changes = about["overrides"]
     experiment = find_experiment(name, changes)

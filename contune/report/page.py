@@ -5,6 +5,7 @@ Jinja escapes whatever is put into a template: class names, paths, settings.
 
 import base64
 import re
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -148,5 +149,6 @@ def write_report(
         figures=figures,
         images=images,
         skipped=skipped,
+        run=shlex.quote(str(path.parent)) if (path.parent / "config.json").exists() else "RUN",
     )
     path.write_text(text, encoding="utf-8", newline="\n")
