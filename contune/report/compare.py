@@ -25,7 +25,6 @@ from contune.settings import as_text
 from contune.training.log import read_metrics
 from contune.training.setup import open_setup
 
-COLUMNS = {TOP1: "Classifier or probe", LINEAR: "Linear probe", KNN: MEASURES["knn"].title}
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
 HELD_EQUAL = ("model.", "optim.epochs", "optim.batch_images", "augment.views", "data.")
 """Settings that a fair comparison of methods holds equal. Each method may have its own of the others."""
@@ -119,15 +118,18 @@ def different_settings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
     return {key: found for key, found in values.items() if len(set(found)) > 1}
 
 
-def columns_of(groups: Sequence[Group]) -> list[str]:
-    """The columns of the table; the verdict is by the first that settings share."""
-    names = {score["name"] for group in groups for run in group.runs if (score := run.score(TOP1)) is not None}
-    return [column for column in COLUMNS if column != TOP1 or "classifier" in names]
+def columns_of(groups: Sequence[Group]) -> dict[str, str]:
+    """The columns of the table with their measures; the verdict is by the first that settings share."""
+    columns = {}
+    for column in (TOP1, LINEAR, KNN):
+        scores = [score for group in groups for run in group.runs if (score := run.score(column)) is not None]
+        columns[column] = " or ".join(dict.fromkeys(MEASURES[score["name"]].short_title for score in scores))
+    return {column: title for column, title in columns.items() if title and (column != TOP1 or "classifier" in title)}
 
 
 def verdict(groups: Sequence[Group]) -> str:
     """One sentence on the best two settings that were measured alike."""
-    for column in columns_of(groups):
+    for column, title in columns_of(groups).items():
         ranked = sorted(groups, key=lambda group: -(group.accuracy(column) or Spread(-1.0)).mean)
         for best, other in combinations(ranked, 2):
             if (found := best.difference(other, column)) is None:
@@ -136,7 +138,7 @@ def verdict(groups: Sequence[Group]) -> str:
             b += f" (the best two of {len(groups)} settings)" if len(groups) > 2 else ""
             points, interval = found._replace(mean=abs(found.mean)), "" if found.shown is None else "95 % interval, "
             size = f"{points} points ({interval}{plural(found.num, 'seed')})"
-            by = f"By the {COLUMNS[column][0].lower()}{COLUMNS[column][1:]}"
+            by = f"By {'' if column == KNN else 'the '}{title}"
             if found.shown is None or points.mean <= found.shown:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
@@ -156,7 +158,7 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
             ", ".join(str(run.config.run.seed) for run in group.runs),
             duration(sum(seconds) / len(seconds)) if seconds else "–",
         ))  # fmt: skip
-    return ("Runs", *(f"{COLUMNS[column]}, %" for column in columns), "Seeds", "Training"), rows
+    return ("Runs", *(f"{title}, %" for title in columns.values()), "Seeds", "Training"), rows
 
 
 def comparison_page(groups: Sequence[Group]) -> str:
@@ -172,7 +174,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
         if (score := run.score(column)) is not None
     )
     differences = [
-        (one.title, other.title, COLUMNS[column], found)
+        (one.title, other.title, columns[column], found)
         for (one, other), column in product(combinations(groups, 2), columns)
         if (found := one.difference(other, column)) is not None
     ]
@@ -194,7 +196,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
         methods=methods,
         data=data,
         verdict=verdict(groups),
-        columns={column: COLUMNS[column] for column in columns},
+        columns=columns,
         heads=heads,
         rows=rows,
         protocols=protocols,
