@@ -218,8 +218,8 @@ def headline(found: dict[str, Any]) -> str:
         changes.append(f"{abs(percent)} % {'less than' if percent < 0 else 'more than'}" if percent else "as much as")
     k1, k2 = (found["tcl"][name] for name in ("k1", "k2"))
     return (
-        f"On the same embeddings, with k1 = {k1:,.5g} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} SupCon and "
-        f"pushes hard negatives {changes[1]} SupCon."
+        f"On the same embeddings, with k1 = {k1:,.5g} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} SupCon "
+        f"and pushes hard negatives {changes[1]} SupCon."
     )
 
 

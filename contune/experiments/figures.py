@@ -251,7 +251,7 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
     halves = {spread.shown is None for each in outcomes if (spread := each.accuracy(column)) is not None}
     bars = ((False, THICK, "95 % interval over runs"), (True, THIN, "1 or 2 runs: 95 % interval over images"))
     lines = [Line2D([], [], color=MUTED, linewidth=width, label=label) for one, width, label in bars if one in halves]
-    return [*([_handle(MethodStyle("open: the paper", MUTED, "s"), filled=False)] if papers else []), *lines]
+    return [*([_handle(MethodStyle("open: the paper", MUTED, "o"), filled=False)] if papers else []), *lines]
 
 
 def _with_legend(figure: Figure, title: str, handles: Sequence[Line2D | Patch]) -> Figure:
