@@ -7,13 +7,12 @@ Shapes: N images, B images of a batch, C channels, H height, W width, S side, D 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +22,9 @@ from pyarrow.csv import write_csv
 
 from contune.console import progress
 from contune.data import ImageSet
-from contune.data.datasets import BROKEN, no_such_place
+from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import IMAGE_SUFFIXES, path_as_text, split_folders, visible_files
-from contune.data.images import num_workers
 from contune.data.memory import open_memory
 from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.data.table import JOINT, find_tables, read_rows
@@ -47,61 +45,51 @@ Pictures = Any
 list of paths, PIL images or arrays (H, W, C), pixels, a torch or a Hugging Face dataset."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
+class Source(NamedTuple):
+    """Images with their labels as text, in a fixed order."""
 
     num: int
-    parts: Sequence[Callable[[], tuple[ImageSet, list[str | None]]]]
-    """Each opens one part."""
+    parts: Iterable[tuple[ImageSet, list[str | None]]]
+    """Parquet shards are read one after the other, each when its turn comes."""
 
 
 def open_source(images: Pictures, label_column: str | None = None) -> Source:
-    labels: list[str | None]
-    if isinstance(images, str | Path):
-        path = expanded(images)
-        if not os.path.lexists(path):
-            raise no_such_place(str(images))
-        if tables := find_tables(path):
-            rows = read_rows(tables, label_column)
-            labels = [JOINT.join(parts) or None for parts in rows.labels]
-            return Source(len(labels), [lambda: (rows.images, labels)])
-        if shards := find_shards(path):
-            for shard in shards:
-                label_of(read_schema(shard), label_column, shard)
-            num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
-            if not num:
-                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
-            return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
-        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
-        labels = _folder_labels(path, paths)
-        if not paths:
-            raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet")
-        if label_column is not None:
-            raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
-        opened = ImageSet(images=paths, names=list(map(path_as_text, paths)))
-    else:
+    if not isinstance(images, str | Path):
         splits = open_memory(images, label_column)
-        opened, names = splits.train, splits.class_names
-        labels = [None] * len(opened) if opened.labels is None else [names[label] for label in opened.labels]
-    return Source(len(opened), [lambda: (opened, labels)])
+        opened, names = splits.train, splits.train.label_names(splits.class_names)
+        return Source(len(opened), [(opened, [JOINT.join(each) or None for each in names])])
+    path = expanded(images)
+    if not os.path.lexists(path):
+        raise no_such_place(str(images))
+    if tables := find_tables(path):
+        rows = read_rows(tables, label_column)
+        source = Source(len(rows.images), [(rows.images, [JOINT.join(parts) or None for parts in rows.labels])])
+    elif shards := find_shards(path):
+        columns = [label_of(read_schema(shard), label_column, shard) for shard in shards]
+        num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
+        source = Source(num, map(_read_shard, shards, columns))
+    elif label_column is not None:
+        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
+    else:
+        paths = visible_files(path) if path.is_dir() else [str(path)]
+        opened = ImageSet(images=paths, names=list(map(path_as_text, paths)))
+        source = Source(len(opened), [(opened, _folder_labels(path, paths))])
+    if not source.num:
+        raise UserError(
+            f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet with rows"
+        )
+    return source
 
 
-def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[str | None]]:
+def _read_shard(shard: str, label: str | None) -> tuple[ImageSet, list[str | None]]:
     """With labels as text, as training names the classes; None for a row without a label."""
-    schema = read_schema(shard)
-    label = label_of(schema, label_column, shard)
-    names = names_in_metadata(schema, label)
+    names = names_in_metadata(read_schema(shard), label)
     images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
-    known = {str(position): name for position, name in enumerate(names or ())}
-
-    def text(value: Any) -> str | None:
-        if isinstance(value, list):
-            return JOINT.join(known.get(str(part), str(part)) for part in value) or None
-        return None if value in no_label else known.get(str(value), str(value))
-
-    return images, list(map(text, values))
+    known = dict(enumerate(names or ()))
+    rows = [value if isinstance(value, list) else [value] for value in values]
+    texts = [[known.get(part, str(part)) for part in row if part not in no_label] for row in rows]
+    return images, [JOINT.join(parts) or None for parts in texts]
 
 
 def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
@@ -148,45 +136,41 @@ def embed(
     raises with broken="stop". `workers` processes decode. [default: one per core] `label_column` chooses a column of a
     parquet file or of a Hugging Face dataset.
     """
-    check_known("value for broken images", broken, BROKEN)
+    check_known("value for broken images", broken, ("stop", "skip"))
     if batch < 1:
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
-    place, num_processes = choose_device(device), num_workers(source.num, workers)
-    autocast, spec = choose_autocast("auto", place), encoder.spec
+    return _embed(encoder, source, batch, choose_device(device), broken == "stop", workers)
 
-    def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
-        for open_part in source.parts:
-            images, labels = open_part()
-            images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
-            size, stop = spec.image_size, broken == "stop"
-            pixels = images.decode_all(size, spec.channels, workers=num_processes, stop=stop)
-            yield from zip(images.names, labels, pixels, strict=True)
 
-    def embedded() -> Iterator[Embedded]:
-        encoder.to(place)
-        rows = decoded()
-        while part := list(islice(rows, min(batch, source.num))):
-            errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
-            good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
-            embeddings_BD = np.empty((0, encoder.num_features), np.float32)
-            if good:
-                x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(place)
-                with torch.no_grad(), evaluating(encoder), autocast():
-                    embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
-            finite_B = np.isfinite(embeddings_BD).all(axis=1)
-            if not finite_B.all():
-                name = good[int(finite_B.argmin())][0]
-                raise UserError(f"the features of {name!r} are not finite; the encoder diverged")
-            yield Embedded(
-                paths=[name for name, _, _ in good],
-                labels=[label for _, label, _ in good],
-                embeddings=embeddings_BD,
-                broken=[Broken(error.name, error.reason) for error in errors],
-            )
+def _embed(
+    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int | None
+) -> Iterator[Embedded]:
+    spec, autocast = encoder.spec, choose_autocast("auto", device)
 
-    return embedded()
+    def read(images: ImageSet, labels: list[str | None]) -> Iterator[tuple[str, str | None, Any]]:
+        images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
+        pixels = images.decode_all(spec.image_size, spec.channels, workers=workers, stop=stop)
+        return zip(images.names, labels, pixels, strict=True)
+
+    encoder.to(device)
+    rows = chain.from_iterable(starmap(read, source.parts))
+    while part := list(islice(rows, min(batch, source.num))):
+        good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
+        embeddings_BD = np.empty((0, encoder.num_features), np.float32)
+        if good:
+            x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(device)
+            with torch.no_grad(), evaluating(encoder), autocast():
+                embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
+        if not np.isfinite(embeddings_BD).all():
+            raise UserError(f"features are not finite between {good[0][0]!r} and {good[-1][0]!r}; the encoder diverged")
+        yield Embedded(
+            paths=[name for name, _, _ in good],
+            labels=[label for _, label, _ in good],
+            embeddings=embeddings_BD,
+            broken=[Broken(x.name, x.reason) for _, _, x in part if isinstance(x, BrokenImageError)],
+        )
 
 
 def none_decoded(broken: Sequence[Broken]) -> UserError:
@@ -280,17 +264,18 @@ class Predicted:
     @property
     def classes(self) -> list[str]:
         """The most probable class of each image; of several labels, the names of its `sets`, joined by '; '."""
-        if self.multilabel:
-            return [JOINT.join(labels) for labels in self.sets]
-        return [self.class_names[index] for index in self.probabilities.argmax(axis=1)]
+        return [JOINT.join(labels) for labels in self.sets]
 
     @property
     def sets(self) -> list[dict[str, float]]:
-        """The labels of each image that have a probability of 0.5 or more, the most probable first."""
-        by_rank_BK = np.argsort(-self.probabilities, axis=1, kind="stable")
+        """The most probable class of each image; of several labels, those of 0.5 or more, the most probable first."""
+        p_BK, names = self.probabilities, self.class_names
+        if not self.multilabel:
+            return [{names[k]: float(p_K[k])} for k, p_K in zip(p_BK.argmax(axis=1), p_BK, strict=True)]
+        ranks_BK = np.argsort(-p_BK, axis=1, kind="stable")
         return [
-            {self.class_names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5}
-            for rank_K, p_K in zip(by_rank_BK, self.probabilities, strict=True)
+            {names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5}
+            for rank_K, p_K in zip(ranks_BK, p_BK, strict=True)
         ]
 
     def score(self) -> dict[str, Any] | None:
@@ -353,11 +338,10 @@ def write_predictions(
         for part in predict(run, source, **options):
             parts.append(part)
             advance(sum(len(part.paths) + len(part.broken) for part in parts), "")
-    everything = Predicted(
+    everything = replace(
+        parts[0],
         paths=[path for part in parts for path in part.paths],
         labels=[label for part in parts for label in part.labels],
-        class_names=parts[0].class_names,
-        multilabel=parts[0].multilabel,
         probabilities=np.concatenate([part.probabilities for part in parts]),
         broken=[broken for part in parts for broken in part.broken],
     )
@@ -382,9 +366,9 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
         p_NK = p_NK.astype(np.float64).round(6)
     columns = [*(pa.array(column, pa.string()) for column in texts), p_NK.max(axis=1)]
     if found.multilabel:
-        sets = [{name: round(p, 6) for name, p in one.items()} for one in found.sets]
-        columns[3] = [JOINT.join(map(str, one.values())) if suffix == ".csv" else list(one.values()) for one in sets]
-        columns[2] = columns[2] if suffix == ".csv" else list(map(list, sets))
+        likely = [[round(p, 6) for p in labels.values()] for labels in found.sets]
+        columns[3] = [JOINT.join(map(str, each)) for each in likely] if suffix == ".csv" else likely
+        columns[2] = columns[2] if suffix == ".csv" else list(map(list, found.sets))
     table = pa.table(columns, names=PREDICTION_COLUMNS)
     if suffix == ".parquet":
         lists = pa.FixedSizeListArray.from_arrays(p_NK.reshape(-1), p_NK.shape[1])

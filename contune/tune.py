@@ -26,7 +26,7 @@ from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, check_known
-from contune.files import check_new_folder, make_parent, write_atomic
+from contune.files import check_new_folder, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
@@ -376,7 +376,6 @@ def tune(
     known = {OWN: own, AUTO: AUTO_VALUES, PAPER: PAPER_DEFAULTS[settings.supervised], SUPCON: SUPCON_VALUES}
     until = inf if minutes is None else time.monotonic() + 60 * minutes
     runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
-    make_parent(folder / SETTINGS)
     write_atomic(folder / SETTINGS, json.dumps({"how": how, "config": short.to_dict()}, indent=2) + "\n")
     if how == "paper":
         trials = paper_procedure(runner, supervised=settings.supervised)

@@ -81,7 +81,7 @@ def search(
     from contune.report.page import GENERATOR
 
     if out is not None:
-        check_out(out, images, query, endings=[".html"])
+        check_out(out, images, endings=[".html"])
         check_like(out, GENERATOR.format(kind="search"))
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)

@@ -1,7 +1,8 @@
 """Read a folder of image files."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -10,24 +11,17 @@ from contune.data.images import ImageSet, Splits
 from contune.errors import UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".npy", ".dcm")
-SPLIT_NAMES = {
-    "train": ("train", "training"),
-    "test": ("test", "testing"),
-    "val": ("val", "valid", "validation", "dev"),
-}
-"""Names of folders and beginnings of parquet files."""
+SPLIT_OF = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+SPLIT_OF |= dict.fromkeys(("val", "valid", "validation", "dev"), "val")
+"""By the names of folders and the beginnings of parquet files."""
 
 
-def visible_files(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+def visible_files(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[str]:
     """Sorted paths of all files with one of these endings. Skips hidden files and folders.
 
     Follows links to folders, but not back into a folder above. Dead links are included; reading them fails.
     """
     return sorted(path for path in _walk(folder) if path.lower().endswith(suffixes))
-
-
-def holds_images(folder: Path) -> bool:
-    return folder.is_dir() and any(path.lower().endswith(IMAGE_SUFFIXES) for path in _walk(folder))
 
 
 def _walk(folder: Path | str, above: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -55,74 +49,56 @@ def folder_splits(folder: Path) -> Splits:
     A class is named after its folder and contains everything below it. Flat files have no labels. `train` is a split,
     not a class of trains, if a test or validation folder is next to it or if it is the only folder.
     """
-    parts = split_folders(folder)
-    if parts and "train" not in parts:
+    parts = split_folders(folder) or {"train": folder}
+    if "train" not in parts:
         raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
-    train_folder = parts.get("train", folder)
-    class_names = _class_folders(train_folder)
-    held = {part: _read_held(parts[part], class_names, train_folder) for part in ("test", "val") if part in parts}
-    return Splits(
-        train=read_classes(train_folder, class_names) if class_names else _read_flat(train_folder),
-        test=held.get("test"),
-        val=held.get("val"),
-        class_names=tuple(map(path_as_text, class_names)),
-    )
+    by_class = {split: _by_class(part) for split, part in parts.items()}
+    stray, train = by_class["train"].get(""), {name: paths for name, paths in by_class["train"].items() if name}
+    class_names = list(train) if any(train.values()) else []
+    if class_names and stray:
+        raise UserError(f"{str(parts['train'])!r} holds class folders and images, such as {stray[0]!r}; move those")
+    for name in class_names:
+        if not train[name]:
+            raise UserError(f"class folder {str(parts['train'] / name)!r} holds no image; fill it or remove it")
+    sets: dict[str, ImageSet] = {}
+    for split, files in by_class.items():
+        paths = sorted(chain.from_iterable(files.values()))
+        labeled = sorted(name for name, inside in files.items() if name and inside) if class_names else []
+        for name in labeled:
+            if name not in class_names:
+                raise UserError(
+                    f"{str(parts[split] / name)!r} has no training images; rename or remove it, or add some"
+                )
+        if not paths:
+            endings = ", ".join(IMAGE_SUFFIXES)
+            raise UserError(f"{str(parts[split])!r} holds no image; add files, or a folder per class ({endings})")
+        sets[split] = image_set(files, class_names) if labeled else ImageSet(images=paths, names=paths)
+    return Splits(**sets, class_names=tuple(map(path_as_text, class_names)))  # type: ignore[arg-type]  # all are ImageSets
 
 
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits; empty if the top folders are classes."""
-    tops = {path.name.lower(): path for path in visible_folders(folder)}
-    parts = {part: tops[name] for part, names in SPLIT_NAMES.items() for name in reversed(names) if name in tops}
+    tops = visible_folders(folder)
+    parts = {SPLIT_OF[path.name.lower()]: path for path in tops if path.name.lower() in SPLIT_OF}
     return parts if len(parts) == len(tops) or ("train" in parts and len(parts) > 1) else {}
 
 
-def read_classes(folder: Path, class_names: Sequence[str]) -> ImageSet:
-    """The images of these class folders, class after class. A folder may be missing."""
-    paths: list[str] = []
-    labels: list[int] = []
-    for label, name in enumerate(class_names):
-        inside = visible_files(folder / name, IMAGE_SUFFIXES) if (folder / name).is_dir() else []
-        paths += inside
-        labels += [label] * len(inside)
+def _by_class(folder: Path) -> dict[str, list[str]]:
+    """The images in each folder inside this one, and under "" those directly inside."""
+    files: dict[str, list[str]] = {path.name: [] for path in visible_folders(folder)}
+    for path in visible_files(folder):
+        name, slash, _ = path.removeprefix(f"{folder}/").partition("/")
+        files.setdefault(name if slash else "", []).append(path)
+    return files
+
+
+def image_set(files: Mapping[str, Sequence[str]], class_names: Sequence[str]) -> ImageSet:
+    """The images of these classes, class after class."""
+    paths = [path for name in class_names for path in files.get(name, ())]
+    labels = [label for label, name in enumerate(class_names) for _ in files.get(name, ())]
     return ImageSet(images=paths, labels=torch.tensor(labels, dtype=torch.int64), names=paths)
-
-
-def _read_flat(folder: Path) -> ImageSet:
-    paths = visible_files(folder, IMAGE_SUFFIXES)
-    if not paths:
-        endings = ", ".join(IMAGE_SUFFIXES)
-        raise UserError(f"{str(folder)!r} holds no image; add files, or a folder of them per class ({endings})")
-    return ImageSet(images=paths, names=paths)
 
 
 def path_as_text(path: str) -> str:
     """Tables and reports hold only text, so other bytes in a file name are written as \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _class_folders(folder: Path) -> tuple[str, ...]:
-    """The sorted class names under a folder; none if its images are flat."""
-    folders = visible_folders(folder)
-    empty = [path for path in folders if not holds_images(path)]
-    if len(empty) == len(folders):
-        return ()
-    is_image = (path for path in folder.iterdir() if path.name.lower().endswith(IMAGE_SUFFIXES) and not path.is_dir())
-    stray = next((path.name for path in is_image if not path.name.startswith(".")), None)
-    if stray is not None:
-        raise UserError(f"{str(folder)!r} holds both class folders and images, such as {stray!r}; move those images")
-    if empty:
-        raise UserError(f"class folder {str(empty[0])!r} holds no image; fill it or remove it")
-    return tuple(path.name for path in folders)
-
-
-def _read_held(folder: Path, class_names: tuple[str, ...], train_folder: Path) -> ImageSet:
-    own = [path.name for path in visible_folders(folder) if holds_images(path)]
-    if not class_names or not own:
-        return _read_flat(folder)
-    strangers = sorted(set(own) - set(class_names))
-    if strangers:
-        raise UserError(
-            f"class folder {str(folder / strangers[0])!r} has no counterpart in {str(train_folder)!r}; "
-            "rename or remove it, or add training images"
-        )
-    return read_classes(folder, class_names)

@@ -24,23 +24,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.data.decode import (
-    RESIZES,
-    Broken,
-    BrokenImageError,
-    Cut,
-    Encoded,
-    Ranges,
-    cut_out,
-    decode_pieces,
-    whole,
-    with_channels,
-)
+from contune.console import Advance
+from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, Ranges, decode_pieces, pieces_of, whole
 from contune.device import core_share
 from contune.errors import UserError
-
-Progress = Callable[[int, int], None]
-"""Called with the number of images done and their total."""
 
 FEW = 256
 """Up to this many images are decoded by this process: starting workers would take longer."""
@@ -92,39 +79,40 @@ class ImageSet:
         if not isinstance(self.images, Tensor):
             source, name = self.images[index], self.names[index]
             return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits, ranges=self.ranges)
-        x_HWC = with_channels(self.images[index].permute(1, 2, 0).numpy(), channels, self.names[index])
-        height, width = x_HWC.shape[:2]
-        return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
+        return pieces_of(self.images[index].permute(1, 2, 0).numpy(), self.names[index], cut, size, channels)
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
         """One image as uint8 (C, S, S); a size of None keeps its own height and width."""
         return np.ascontiguousarray(self.pieces(index, self.cut, size, channels)[0].transpose(2, 0, 1))
 
     def decode_all(
-        self, size: int, channels: int, *, workers: int, indices: Sequence[int] | None = None, stop: bool = False
+        self, size: int, channels: int, *, workers: int | None = None, stop: bool = False
     ) -> Iterator[np.ndarray | BrokenImageError]:
-        """`decode` of all images, or those at `indices`, by worker processes.
-
-        In place of a broken image comes its error; with `stop`, it is raised.
-        """
+        """`decode` of all images, by worker processes. Instead of a broken image comes its error; `stop` raises it."""
         at_once = max(1, min(64, _TASK_BYTES // max(1, channels * size * size)))
         decode = partial(self.decode, size=size, channels=channels)
-        tasks = range(len(self)) if indices is None else indices
-        return map_in_workers(decode, tasks, workers=workers, at_once=at_once, stop=stop)
+        workers = num_workers(len(self), workers)
+        return map_in_workers(decode, range(len(self)), workers=workers, at_once=at_once, stop=stop)
 
-    def resident(
-        self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
-    ) -> Tensor:
+    def resident(self, size: int, channels: int, advance: Advance | None = None, workers: int | None = None) -> Tensor:
         """All images as uint8 (N, C, size, size). Pixels that already have this shape are not copied."""
         if isinstance(self.images, Tensor) and self.images.shape[1:] == (channels, size, size):
             return self.images
-        num = len(self)
-        x_NCSS: np.ndarray = np.empty((num, channels, size, size), dtype=np.uint8)
-        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers), stop=True)):
+        x_NCSS: np.ndarray = np.empty((len(self), channels, size, size), dtype=np.uint8)
+        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=workers, stop=True)):
             x_NCSS[number] = x_CSS
-            if progress is not None:
-                progress(number + 1, num)
+            if advance is not None:
+                advance(number + 1, "")
         return torch.from_numpy(x_NCSS)
+
+    def label_names(self, class_names: Sequence[str]) -> list[list[str]]:
+        """Of each image, the names of its labels; none without labels."""
+        names: list[list[str]] = [[] for _ in self.names]
+        if self.labels is not None:
+            rows = enumerate(self.labels.tolist()) if self.labels.dim() == 1 else self.labels.nonzero().tolist()
+            for index, label in rows:
+                names[index].append(class_names[label])
+        return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +228,6 @@ def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
     if workers is None:
         return 0 if num_images <= FEW else default_workers()
-    if not 0 <= workers <= FEW:
-        raise UserError(f"{workers} workers are not possible; use 0 to {FEW}")
     return workers
 
 

@@ -3,7 +3,7 @@
 Shapes: V views, B images, C channels, S side of the squares.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from contune.console import Advance
 from contune.data.images import ImageSet, map_in_workers, num_workers
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ def build_loader(
     device: torch.device,
     resident_gib: float,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    advance: Advance | None = None,
 ) -> "Loader":
     """All images on the device if they need at most `resident_gib`, else decoded as needed by `workers` processes."""
     if len(images) * channels * size * size <= resident_gib * 2**30:
-        return ResidentLoader(images.resident(size, channels, progress, workers).to(device), images.labels)
+        return ResidentLoader(images.resident(size, channels, advance, workers).to(device), images.labels)
     return StreamLoader(images, size=size, channels=channels, device=device, workers=workers)
 
 

@@ -5,8 +5,9 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from torch import Tensor
 
-from contune.data.decode import ByteRange, Encoded
-from contune.data.folder import SPLIT_NAMES, visible_files
+from contune.data.decode import Encoded
+from contune.data.folder import SPLIT_OF, visible_files
 from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
@@ -38,36 +40,26 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        try:
-            self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
-        except OSError as error:
-            raise _no_room(error) from error
+        self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
         weakref.finalize(self, self._file.close)
-        self._end = 0
 
-    def add(self, image: Any) -> ByteRange:
-        """Append an Arrow scalar of bytes. A missing value is an empty image."""
-        content = image.as_buffer() if image.is_valid else b""
-        try:
-            self._file.write(content)
-            self._file.flush()
-        except OSError as error:
-            raise _no_room(error) from error
-        self._end += len(content)
-        return ByteRange(self, self._end - len(content), len(content))
+    def add(self, image: Any) -> Callable[[], bytes]:
+        """Append an Arrow scalar of bytes, and return the function that reads it. A missing value is an empty image."""
+        start = self._file.tell()
+        length = self._file.write(image.as_buffer() if image.is_valid else b"")
+        return partial(self.read, length, start)
 
-    def fileno(self) -> int:
-        return int(self._file.fileno())
+    def flush(self) -> None:
+        self._file.flush()
+
+    def read(self, length: int, start: int) -> bytes:
+        return os.pread(self._file.fileno(), length, start)
 
     def __getstate__(self) -> Any:
-        return DupFd(self.fileno())  # only for workers that are not forked
+        return DupFd(self._file.fileno())  # only for workers that are not forked
 
     def __setstate__(self, state: Any) -> None:
         self._file = os.fdopen(state.detach(), "rb")
-
-
-def _no_room(error: OSError) -> UserError:
-    return UserError(f"the temporary folder cannot hold these images ({error}); set TMPDIR to a larger disk")
 
 
 def find_shards(path: Path) -> list[str]:
@@ -91,8 +83,6 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     for split, shards in by_split.items():
         own_label = label if label in schemas[split].names else None
         sets[split], own_values = read_shards(shards, own_label)
-        if not len(sets[split]):
-            raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
         if own_label is not None:
             values[split] = own_values
     return labeled(sets, values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}")
@@ -100,24 +90,29 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
 
 def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
     """The encoded images of some shards, named 'shard#row', and their labels."""
-    spool = Spool()
     sources: list[Encoded] = []
     names: list[str] = []
     values: list[Any] = []
-    for shard in shards:
-        schema = read_schema(shard)
-        column = image_column(schema, shard)
-        is_struct = pa.types.is_struct(schema.field(column).type)
-        wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
-        try:
+    try:
+        spool = Spool()
+        for shard in shards:
+            schema = read_schema(shard)
+            column = image_column(schema, shard)
+            is_struct = pa.types.is_struct(schema.field(column).type)
+            wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
             with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
                 for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
                     images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
                     sources += [spool.add(image) for image in images]
                     values += [None] * len(rows) if label is None else rows[label].to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-        names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+            names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+        spool.flush()
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise UserError(
+                f"the temporary folder cannot hold these images ({error}); set TMPDIR to another"
+            ) from error
+        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
     pa.default_memory_pool().release_unused()  # it would keep several hundred MB of large row groups
     return ImageSet(images=sources, names=names), values
 
@@ -140,10 +135,8 @@ def image_column(schema: Any, where: str) -> str:
     usual = [name for name in IMAGE_COLUMNS if name in structs or name in binaries]
     found: list[str] = [*usual, *structs, *binaries]
     if not found:
-        raise UserError(
-            f"{where!r} has no column of encoded images, only {', '.join(schema.names)}; "
-            "one must be binary, or a struct with a binary field 'bytes'"
-        )
+        fix = "one must be binary, or a struct with a binary field 'bytes'"
+        raise UserError(f"{where!r} has no column of encoded images, only {', '.join(schema.names)}; {fix}")
     return found[0]
 
 
@@ -171,24 +164,18 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for shard in shards if path.is_dir() else []:
         relative = Path(shard).relative_to(path)
-        first_words = [
-            re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)
-        ]
-        splits = [split for word in first_words for split, words in SPLIT_NAMES.items() if word in words]
-        if splits:
+        words = [re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)]
+        if splits := [SPLIT_OF[word] for word in words if word in SPLIT_OF]:
             named.setdefault(splits[0], []).append(shard)
     if named and "train" not in named:
-        raise UserError(
-            f"{str(path)!r} holds no training shard, only files such as {Path(shards[0]).name!r}; "
-            "add train-*.parquet, or use the path of one file"
-        )
+        raise UserError(f"{str(path)!r} holds no training shard; add train-*.parquet, or use the path of one file")
     return named or {"train": shards}
 
 
 def _common_schema(shards: list[str]) -> Any:
-    first, *others = [read_schema(shard) for shard in shards]
-    for shard, schema in zip(shards[1:], others, strict=True):
-        if not schema.equals(first):
+    first = read_schema(shards[0])
+    for shard in shards[1:]:
+        if not read_schema(shard).equals(first):
             raise UserError(f"{shard!r} and {shards[0]!r} have different columns; use one data set at a time")
     return first
 
@@ -201,6 +188,9 @@ def labeled(
     The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
     have many more. A split in which every label is −1 has no labels.
     """
+    for split, images in splits.items():
+        if not len(images):
+            raise UserError(f"the {split} split has no image ({where})")
     values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
     is_matrix = any(isinstance(value, list) for column in values.values() for value in column)
     sets = {split: [v if isinstance(v, list) else [v] for v in column] for split, column in values.items()}
@@ -208,15 +198,14 @@ def labeled(
     if not all(isinstance(value, int | str) for value in different):
         raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
     position = {value: number for number, value in enumerate(sorted(different))}
-    labels = {
-        split: torch.tensor([position[value] for row in column for value in row]) for split, column in sets.items()
-    }
-    if is_matrix:
-        for split, column in sets.items():
-            row_of_value = torch.arange(len(column)).repeat_interleave(torch.tensor(list(map(len, column))))
-            matrix_NK = torch.zeros(len(column), len(position))
-            matrix_NK[row_of_value, labels[split].long()] = 1.0
-            labels[split] = matrix_NK
+    labels: dict[str, Tensor] = {}
+    for split, column in sets.items():
+        if is_matrix:
+            labels[split] = torch.zeros(len(column), len(position))
+            for label_K, row in zip(labels[split].numpy(), column, strict=True):
+                label_K[[position[value] for value in row]] = 1
+        else:
+            labels[split] = torch.tensor([position[value] for (value,) in column])
     class_names = tuple(map(str, position))
     if names is not None and not any(isinstance(value, str) for value in different):
         outside = [value for value in position if not 0 <= value < len(names)]

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contune.errors import UserError
-
 
 def mixed_seed(*numbers: int) -> int:
     """One seed for a tuple of integers. Neighboring tuples, also (0, 1) and (1, 0), share no random stream."""
@@ -46,11 +44,6 @@ def balanced_batches(
     """
     P, K, X = classes_per_batch, images_per_class, extra
     classes, counts = np.unique(labels.numpy(), return_counts=True)
-    if not 1 <= P <= len(classes) or K < 1 or not 0 <= X < P or len(labels) < P * K + X:
-        raise UserError(
-            f"a balanced batch of {P} classes × {K} images with {X} extra is not possible for {len(labels)} images "
-            f"of {len(classes)} classes; use a smaller one"
-        )
     generator = mixed_generator(seed, epoch)
     by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
     decks = [_Deck(members, generator) for members in by_class]

@@ -5,12 +5,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contune.console import plural
-from contune.data.folder import SPLIT_NAMES, path_as_text, split_folders
+from contune.data.folder import SPLIT_OF, path_as_text, split_folders
 from contune.data.images import ImageSet, Splits
 from contune.data.parquet import LABEL_COLUMNS, labeled
 from contune.errors import UserError, check_known
@@ -24,15 +23,14 @@ JOINT = "; "
 """Between several labels in what contune writes."""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """The rows of one or more tables."""
 
     images: ImageSet
     labels: list[list[str]]
     """Of each image, `column=value` if several columns were chosen; empty where a chosen cell is empty."""
     splits: list[str]
-    columns: tuple[str, ...]
+    columns: list[str]
     """Those of the labels; none without labels."""
 
 
@@ -51,37 +49,39 @@ def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
     paths: list[str] = []
     labels: list[list[str]] = []
     splits: list[str] = []
+    columns: list[str] = []
     for own_split, table in tables.items():
-        names, rows = _read_csv(table)
+        try:
+            with table.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
+                reader = csv.DictReader(file, strict=True)
+                names, rows = list(reader.fieldnames or ()), list(reader)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise UserError(f"{str(table)!r} is not a CSV file in UTF-8 ({error}); save it as one") from error
         lower = {name.lower(): name for name in reversed(names)}
         file_column = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
         if file_column is None:
-            raise UserError(
-                f"{str(table)!r} has no column of file names, only {', '.join(names)}; call it {FILE_COLUMNS[0]}"
-            )
+            raise UserError(f"{str(table)!r} has no column of file names; call it {FILE_COLUMNS[0]}")
         columns = _label_columns(names, label_column, table)
+        prefixes = [f"{name}=" if len(columns) > 1 else "" for name in columns]
         for row in rows:
             paths.append(os.path.normpath(table.parent / (row[file_column] or "")))
             cells = [[part.strip() for part in SEPARATORS.split(row[name] or "") if part.strip()] for name in columns]
-            prefixes = [f"{name}=" if len(columns) > 1 else "" for name in columns]
             own_labels = [prefix + part for prefix, parts in zip(prefixes, cells, strict=True) for part in parts]
             labels.append(own_labels if all(cells) else [])
-            splits.append(_split_of(row[lower[SPLIT_COLUMN]] or "", table) if SPLIT_COLUMN in lower else own_split)
+            split = (row[lower[SPLIT_COLUMN]] or "").strip().lower() if SPLIT_COLUMN in lower else own_split
+            if split not in SPLIT_OF:
+                raise UserError(f"{str(table)!r} has {split!r} in column {SPLIT_COLUMN!r}; use train, val or test")
+            splits.append(SPLIT_OF[split])
     where = " and ".join(repr(str(table)) for table in tables.values())
-    missing = [path for path in paths if not os.path.isfile(path)]
-    if not paths:
-        raise UserError(f"{where} lists no image; add rows")
+    missing = [path_as_text(path) for path in paths if not os.path.isfile(path)]
     if missing:
-        raise UserError(
-            f"{len(missing):,} of {plural(len(paths), 'image')} listed in {where} are missing, such as "
-            f"{path_as_text(missing[0])!r}; correct the paths, which are relative to the folder of the table"
-        )
-    twice, times = Counter(paths).most_common(1)[0]
-    if times > 1:
-        raise UserError(
-            f"{where} lists {path_as_text(twice)!r} {times} times; keep one row, with several labels separated by ';'"
-        )
-    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits, tuple(columns))
+        many = f"{len(missing):,} of {plural(len(paths), 'image')}"
+        raise UserError(f"{many} listed in {where} are missing, such as {missing[0]!r}; correct the paths")
+    for path, times in Counter(paths).most_common(1):
+        if times > 1:
+            fix = "keep one row, with several labels separated by ';'"
+            raise UserError(f"{where} lists {path_as_text(path)!r} {times} times; {fix}")
+    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits, columns)
 
 
 def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Splits:
@@ -90,17 +90,13 @@ def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Sp
     where = f"{' and '.join(map(repr, rows.columns))} of {next(iter(tables.values()))}"
     unlabelled = [name for name, labels in zip(rows.images.names, rows.labels, strict=True) if not labels]
     if rows.columns and unlabelled:
-        raise UserError(
-            f"{plural(len(unlabelled), 'image')} listed in column {where} without a label, such as {unlabelled[0]!r}; "
-            "fill in the labels, or remove the rows"
-        )
+        many = plural(len(unlabelled), "image")
+        raise UserError(f"{many} without a label in column {where}, such as {unlabelled[0]!r}; fill in the labels")
     positions: dict[str, list[int]] = {}
     for number, split in enumerate(rows.splits):
         positions.setdefault(split, []).append(number)
     if "train" not in positions:
-        raise UserError(
-            f"{str(next(iter(tables.values())))!r} lists no training image; write 'train' in column 'split'"
-        )
+        raise UserError(f"{str(next(iter(tables.values())))!r} lists no training image; add rows")
     values: list[Any] = rows.labels
     if all(part.isdecimal() and str(int(part)) == part for labels in rows.labels for part in labels):
         values = [list(map(int, labels)) for labels in rows.labels]  # sorted as numbers
@@ -108,15 +104,6 @@ def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Sp
         values = [value for (value,) in values]
     by_split = {split: [values[n] for n in numbers] for split, numbers in positions.items() if rows.columns}
     return labeled({split: rows.images.subset(n) for split, n in positions.items()}, by_split, None, where)
-
-
-def _read_csv(table: Path) -> tuple[Sequence[str], list[dict[str, str | None]]]:
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
-            reader = csv.DictReader(file, strict=True)
-            return reader.fieldnames or (), list(reader)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise UserError(f"{str(table)!r} is not a CSV file in UTF-8 ({error}); save it as one") from error
 
 
 def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> list[str]:
@@ -127,10 +114,3 @@ def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> lis
     for column in columns:
         check_known(f"label column of {str(table)!r}", column, names)
     return columns
-
-
-def _split_of(text: str, table: Path) -> str:
-    found = [split for split, words in SPLIT_NAMES.items() if text.strip().lower() in words]
-    if not found:
-        raise UserError(f"{str(table)!r} has {text!r} in column {SPLIT_COLUMN!r}; use train, val or test")
-    return found[0]

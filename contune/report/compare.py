@@ -13,7 +13,7 @@ from contune.console import plural, progress, say
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
-from contune.files import atomic_file, check_like, make_parent, write_atomic
+from contune.files import atomic_file, check_like, write_atomic
 from contune.models import load_encoder
 from contune.models.saved import load_classifier
 from contune.report import page as html
@@ -272,7 +272,6 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
         if path.name == own.name and RunFolder(path.parent).config_file.exists():
             raise UserError(f"{path} is the report of another run; choose another file with --out")
         check_like(path, html.GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
-    make_parent(path)
     if len(runs) > 1 or runs[0].result is None:
         groups = grouped(runs)
         write_atomic(path, comparison_page(groups))

@@ -62,7 +62,7 @@ class Setup:
                 device=self.device,
                 resident_gib=data.resident_gib,
                 workers=data.workers,
-                progress=lambda done, total: advance(done, ""),
+                advance=advance,
             )
 
     def augmenter(self, policies: Sequence[str] = ()) -> Augmenter:
