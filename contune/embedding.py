@@ -24,9 +24,10 @@ from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, path_as_text, split_folders, visible_files
+from contune.data.folder import folder_rows, path_as_text
+from contune.data.images import HIDDEN, Rows
 from contune.data.memory import open_memory
-from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
+from contune.data.parquet import find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.data.table import JOINT, find_tables, read_rows
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, check_known
@@ -49,57 +50,42 @@ class Source(NamedTuple):
     """Images with their labels as text, in a fixed order."""
 
     num: int
-    parts: Iterable[tuple[ImageSet, list[str | None]]]
-    """Parquet shards are read one after the other, each when its turn comes."""
+    parts: Iterable[tuple[ImageSet, list[list[str]]]]
+    """Images and the labels of each. Parquet shards are read one after the other, each when its turn comes."""
 
 
 def open_source(images: Pictures, label_column: str | None = None) -> Source:
     if not isinstance(images, str | Path):
         splits = open_memory(images, label_column)
-        opened, names = splits.train, splits.train.label_names(splits.class_names)
-        return Source(len(opened), [(opened, [JOINT.join(each) or None for each in names])])
+        return Source(len(splits.train), [(splits.train, splits.train.label_names(splits.class_names))])
     path = expanded(images)
     if not os.path.lexists(path):
         raise no_such_place(str(images))
-    if tables := find_tables(path):
-        rows = read_rows(tables, label_column)
-        source = Source(len(rows.images), [(rows.images, [JOINT.join(parts) or None for parts in rows.labels])])
-    elif shards := find_shards(path):
+    tables, shards = find_tables(path), find_shards(path)
+    if label_column is not None and not tables and not shards:
+        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
+    if shards and not tables:
         columns = [label_of(read_schema(shard), label_column, shard) for shard in shards]
         num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
         source = Source(num, map(_read_shard, shards, columns))
-    elif label_column is not None:
-        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
     else:
-        paths = visible_files(path) if path.is_dir() else [str(path)]
-        opened = ImageSet(images=paths, names=list(map(path_as_text, paths)))
-        source = Source(len(opened), [(opened, _folder_labels(path, paths))])
+        rows = Rows(ImageSet(images=[str(path)], names=[path_as_text(str(path))]), [[]], [""])
+        if tables or path.is_dir():
+            rows = read_rows(tables, label_column) if tables else folder_rows(path)
+        source = Source(len(rows.images), [rows[:2]])
     if not source.num:
-        raise UserError(
-            f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet with rows"
-        )
+        raise UserError(f"{str(images)!r} holds no image, nor rows of a CSV or of parquet")
     return source
 
 
-def _read_shard(shard: str, label: str | None) -> tuple[ImageSet, list[str | None]]:
-    """With labels as text, as training names the classes; None for a row without a label."""
+def _read_shard(shard: str, label: str | None) -> tuple[ImageSet, list[list[str]]]:
+    """With labels as text, as training names the classes; none for a row without a label."""
     names = names_in_metadata(read_schema(shard), label)
     images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
     known = dict(enumerate(names or ()))
     rows = [value if isinstance(value, list) else [value] for value in values]
-    texts = [[known.get(part, str(part)) for part in row if part not in no_label] for row in rows]
-    return images, [JOINT.join(parts) or None for parts in texts]
-
-
-def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
-    """The class folder of each file, as in training; None for a file outside of any."""
-    if not folder.is_dir():
-        return [None]
-    inside = [Path(path).relative_to(folder).parts for path in paths]
-    splits = {part.name for part in split_folders(folder).values()}
-    folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
-    return [path_as_text(names[0]) if names else None for names in folders]
+    return images, [[known.get(part, str(part)) for part in row if part not in no_label] for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +135,7 @@ def _embed(
 ) -> Iterator[Embedded]:
     spec, autocast = encoder.spec, choose_autocast("auto", device)
 
-    def read(images: ImageSet, labels: list[str | None]) -> Iterator[tuple[str, str | None, Any]]:
+    def read(images: ImageSet, labels: list[list[str]]) -> Iterator[tuple[str, list[str], Any]]:
         images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
         pixels = images.decode_all(spec.image_size, spec.channels, workers=workers, stop=stop)
         return zip(images.names, labels, pixels, strict=True)
@@ -157,7 +143,7 @@ def _embed(
     encoder.to(device)
     rows = chain.from_iterable(starmap(read, source.parts))
     while part := list(islice(rows, min(batch, source.num))):
-        good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
+        good = [row for row in part if isinstance(row[2], np.ndarray)]
         embeddings_BD = np.empty((0, encoder.num_features), np.float32)
         if good:
             x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(device)
@@ -167,7 +153,7 @@ def _embed(
             raise UserError(f"features are not finite between {good[0][0]!r} and {good[-1][0]!r}; the encoder diverged")
         yield Embedded(
             paths=[name for name, _, _ in good],
-            labels=[label for _, label, _ in good],
+            labels=[JOINT.join(labels) or None for _, labels, _ in good],
             embeddings=embeddings_BD,
             broken=[Broken(x.name, x.reason) for _, _, x in part if isinstance(x, BrokenImageError)],
         )

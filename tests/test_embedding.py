@@ -106,15 +106,15 @@ def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "labels"),
     [
-        (("a.png", "b.png"), [None, None]),
-        (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
-        (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
-        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), ["y", "x", "zebra"]),
-        (("test/y/b.png", "c.png"), [None, "y"]),
-        (("x/deep/a.png", "b.png"), [None, "x"]),
+        (("a.png", "b.png"), [[], []]),
+        (("train/x/a.png", "test/y/b.png"), [["x"], ["y"]]),
+        (("train/x/a.png", "zebra/b.png"), [["train"], ["zebra"]]),
+        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), [["x"], ["y"], ["zebra"]]),
+        (("test/y/b.png", "c.png"), [[], ["y"]]),
+        (("x/deep/a.png", "b.png"), [[], ["x"]]),
     ],
 )
-def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[str | None]) -> None:
+def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[list[str]]) -> None:
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(png(0))

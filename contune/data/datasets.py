@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, Ranges, peek
-from contune.data.folder import folder_splits, image_set, visible_files, visible_folders
+from contune.data.folder import folder_splits, visible_files, visible_folders
 from contune.data.images import Dataset, ImageSet, Splits, Traits, joined
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
@@ -357,10 +358,10 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
         where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
         raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
     class_names = tuple(sorted(wnids))
-    train, test = ({wnid: visible_files(folder / part / wnid) for wnid in class_names} for part in ("train", "val"))
-    return Splits(
-        train=image_set(train, class_names),
-        test=image_set(test, class_names),
-        class_names=class_names,
-        traits=Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3),
-    )
+    sets: list[ImageSet] = []
+    for part in ("train", "val"):
+        files = [visible_files(folder / part / wnid) for wnid in class_names]
+        paths, labels = list(chain(*files)), torch.arange(100).repeat_interleave(torch.tensor(list(map(len, files))))
+        sets.append(ImageSet(images=paths, labels=labels, names=paths))
+    traits = Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
+    return Splits(train=sets[0], test=sets[1], class_names=class_names, traits=traits)

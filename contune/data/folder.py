@@ -1,13 +1,11 @@
 """Read a folder of image files."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-import torch
-
-from contune.data.images import ImageSet, Splits
+from contune.data.images import ImageSet, Rows, Splits
 from contune.errors import UserError
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".npy", ".dcm")
@@ -43,39 +41,6 @@ def visible_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and os.path.isdir(path))
 
 
-def folder_splits(folder: Path) -> Splits:
-    """`folder/train/class/*` with `folder/test` or `folder/val` next to it, `folder/class/*`, or flat files.
-
-    A class is named after its folder and contains everything below it. Flat files have no labels. `train` is a split,
-    not a class of trains, if a test or validation folder is next to it or if it is the only folder.
-    """
-    parts = split_folders(folder) or {"train": folder}
-    if "train" not in parts:
-        raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
-    by_class = {split: _by_class(part) for split, part in parts.items()}
-    stray, train = by_class["train"].get(""), {name: paths for name, paths in by_class["train"].items() if name}
-    class_names = list(train) if any(train.values()) else []
-    if class_names and stray:
-        raise UserError(f"{str(parts['train'])!r} holds class folders and images, such as {stray[0]!r}; move those")
-    for name in class_names:
-        if not train[name]:
-            raise UserError(f"class folder {str(parts['train'] / name)!r} holds no image; fill it or remove it")
-    sets: dict[str, ImageSet] = {}
-    for split, files in by_class.items():
-        paths = sorted(chain.from_iterable(files.values()))
-        labeled = sorted(name for name, inside in files.items() if name and inside) if class_names else []
-        for name in labeled:
-            if name not in class_names:
-                raise UserError(
-                    f"{str(parts[split] / name)!r} has no training images; rename or remove it, or add some"
-                )
-        if not paths:
-            endings = ", ".join(IMAGE_SUFFIXES)
-            raise UserError(f"{str(parts[split])!r} holds no image; add files, or a folder per class ({endings})")
-        sets[split] = image_set(files, class_names) if labeled else ImageSet(images=paths, names=paths)
-    return Splits(**sets, class_names=tuple(map(path_as_text, class_names)))  # type: ignore[arg-type]  # all are ImageSets
-
-
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits; empty if the top folders are classes."""
     tops = visible_folders(folder)
@@ -83,20 +48,44 @@ def split_folders(folder: Path) -> dict[str, Path]:
     return parts if len(parts) == len(tops) or ("train" in parts and len(parts) > 1) else {}
 
 
-def _by_class(folder: Path) -> dict[str, list[str]]:
-    """The images in each folder inside this one, and under "" those directly inside."""
-    files: dict[str, list[str]] = {path.name: [] for path in visible_folders(folder)}
+def folder_rows(folder: Path) -> Rows:
+    """All images below a folder, class after class. The classes are the top folders, or those in folders of splits."""
+    split_of = {path.name: split for split, path in split_folders(folder).items()}
+    found: list[tuple[list[str], str, str]] = []
     for path in visible_files(folder):
-        name, slash, _ = path.removeprefix(f"{folder}/").partition("/")
-        files.setdefault(name if slash else "", []).append(path)
-    return files
+        above = path.removeprefix(f"{folder}/").split("/")[:-1]
+        if above and above[0] in split_of:
+            found.append((above[1:2], path, split_of[above[0]]))
+        else:
+            found.append((above[:1], path, "" if split_of else "train"))
+    found.sort()
+    images = ImageSet(images=[path for _, path, _ in found], names=[path_as_text(path) for _, path, _ in found])
+    return Rows(images, [list(map(path_as_text, label)) for label, _, _ in found], [split for _, _, split in found])
 
 
-def image_set(files: Mapping[str, Sequence[str]], class_names: Sequence[str]) -> ImageSet:
-    """The images of these classes, class after class."""
-    paths = [path for name in class_names for path in files.get(name, ())]
-    labels = [label for label, name in enumerate(class_names) for _ in files.get(name, ())]
-    return ImageSet(images=paths, labels=torch.tensor(labels, dtype=torch.int64), names=paths)
+def folder_splits(folder: Path) -> Splits:
+    """`folder/train/class/*` with `folder/test` or `folder/val` next to it, `folder/class/*`, or flat files.
+
+    A class is named after its folder and contains everything below it. Flat files have no labels. `train` is a split,
+    not a class of trains, if a test or validation folder is next to it or if it is the only folder.
+    """
+    parts, rows = split_folders(folder) or {"train": folder}, folder_rows(folder)
+    if "train" not in parts:
+        raise UserError(f"{str(folder)!r} has a {next(iter(parts.values())).name!r} folder but no 'train'; add it")
+    classes: dict[str, set[str]] = {}
+    for split, labels in zip(rows.splits, rows.labels, strict=True):
+        classes.setdefault(split, set()).update(labels)
+    for split, part in parts.items():
+        if split not in classes:
+            endings = ", ".join(IMAGE_SUFFIXES)
+            raise UserError(f"{str(part)!r} holds no image; add files, or a folder per class ({endings})")
+    if not classes["train"]:
+        rows = rows._replace(labels=[[] for _ in rows.labels])
+    else:
+        for path in chain.from_iterable(map(visible_folders, parts.values())):
+            if path_as_text(path.name) not in classes["train"]:
+                raise UserError(f"class folder {str(path)!r} holds no training image; add some, or rename or remove it")
+    return rows.to_splits(repr(str(folder)))
 
 
 def path_as_text(path: str) -> str:

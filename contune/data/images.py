@@ -11,20 +11,20 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from multiprocessing import parent_process
 from multiprocessing.util import get_temp_dir
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.console import Advance
+from contune.console import Advance, plural
 from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, Ranges, decode_pieces, pieces_of, whole
 from contune.device import core_share
 from contune.errors import UserError
@@ -33,6 +33,8 @@ FEW = 256
 """Up to this many images are decoded by this process: starting workers would take longer."""
 MOST_WORKERS = 32
 """Each worker holds a few batches, and machines with more cores are usually shared."""
+HIDDEN = -1
+"""What the Hugging Face hub writes for every image of a test split whose labels are secret."""
 _TASK_BYTES = 2**22
 
 
@@ -160,6 +162,67 @@ class Dataset(Traits):
     """All images of classes that were held out as a whole; their labels continue those of `class_names`."""
     held_out: tuple[str, ...] = ()
     """Which of `test` and `val` were drawn from the training images."""
+
+
+class Rows(NamedTuple):
+    """What a folder or the tables in it list."""
+
+    images: ImageSet
+    labels: list[list[Any]]
+    """Of each image, usually one; none if there is no label."""
+    splits: list[str]
+    """`train`, `test` or `val`; "" for images that belong to no split."""
+
+    def to_splits(self, where: str) -> Splits:
+        """Images and labels for training; several labels of an image make a label matrix."""
+        is_matrix = any(len(labels) > 1 for labels in self.labels)
+        found: dict[str, tuple[ImageSet, list[Any]]] = {}
+        for split in sorted({*self.splits} - {""}):
+            rows = [row for row, own in enumerate(self.splits) if own == split]
+            labels, images = [self.labels[row] for row in rows], self.images.subset(rows)
+            without = [name for name, own in zip(images.names, labels, strict=True) if not own]
+            if 0 < len(without) < len(rows):
+                many = plural(len(without), "image")
+                raise UserError(f"{many} without a label in {where}, such as {without[0]!r}; add labels, or move them")
+            found[split] = images, [own if is_matrix else own[0] for own in labels if own]
+        if "train" not in found:
+            raise UserError(f"{where} lists no training image; add some")
+        return labeled(found, None, where)
+
+
+def labeled(
+    found: Mapping[str, tuple[ImageSet, list[Any] | None]], names: tuple[str, ...] | None, where: str
+) -> Splits:
+    """Splits with labels, which are positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
+
+    The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
+    have many more. A split in which every label is missing or −1 has no labels.
+    """
+    for split, (images, _) in found.items():
+        if not len(images):
+            raise UserError(f"the {split} split has no image ({where})")
+    sets = {split: [v if isinstance(v, list) else [v] for v in column or ()] for split, (_, column) in found.items()}
+    sets = {split: rows for split, rows in sets.items() if any(row not in ([None], [HIDDEN]) for row in rows)}
+    is_matrix = any(isinstance(v, list) for split in sets for v in found[split][1] or ())
+    different = {value for rows in sets.values() for row in rows for value in row}
+    if not all(isinstance(value, int | str) for value in different):
+        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
+    position = {value: number for number, value in enumerate(sorted(different))}
+    class_names = tuple(map(str, position))
+    if names is not None and not any(isinstance(value, str) for value in different):
+        outside = [value for value in position if not 0 <= value < len(names)]
+        if outside:
+            raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
+        class_names = tuple(names[value] for value in position)
+    parts = {split: images for split, (images, _) in found.items()}
+    for split, rows in sets.items():
+        labels = torch.tensor([position[value] for row in rows for value in row])
+        if is_matrix:
+            row_of_label = torch.arange(len(rows)).repeat_interleave(torch.tensor(list(map(len, rows))))
+            labels, numbers = torch.zeros(len(rows), len(position)), labels.long()
+            labels[row_of_label, numbers] = 1
+        parts[split] = replace(parts[split], labels=labels)
+    return Splits(**parts, class_names=class_names)  # type: ignore[arg-type]  # all are ImageSets
 
 
 def joined(parts: Sequence[ImageSet]) -> ImageSet:

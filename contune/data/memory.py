@@ -20,8 +20,8 @@ from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
 from contune.data.folder import SPLIT_OF, folder_splits, path_as_text
-from contune.data.images import ImageSet, Splits
-from contune.data.parquet import image_column, label_of, labeled, names_in_metadata
+from contune.data.images import ImageSet, Splits, labeled
+from contune.data.parquet import image_column, label_of, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded
 
@@ -47,8 +47,7 @@ def open_memory(data: Any, label_column: str | None = None) -> Splits:
     if "train" not in parts:
         raise UserError(f"there is no 'train' among the splits {', '.join(map(str, data))}; pass one of them alone")
     read = {split: _read(part, label_column) for split, part in parts.items()}
-    values = {split: labels for split, (_, labels, _) in read.items() if labels is not None}
-    return labeled({split: images for split, (images, _, _) in read.items()}, values, read["train"][2], "the labels")
+    return labeled({split: each[:2] for split, each in read.items()}, read["train"][2], "the labels")
 
 
 def digest_of(splits: Splits) -> str:

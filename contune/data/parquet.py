@@ -5,8 +5,7 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -15,18 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import torch
-from torch import Tensor
 
 from contune.data.decode import Encoded
 from contune.data.folder import SPLIT_OF, visible_files
-from contune.data.images import ImageSet, Splits, distinct
+from contune.data.images import ImageSet, Splits, distinct, labeled
 from contune.errors import UserError, unknown
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
 LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
-HIDDEN = -1
-"""What the hub writes for every image of a test split whose labels are secret."""
 _ROWS_AT_ONCE = 64
 _BUFFER_BYTES = 2**20
 """Columns are read through a window of this size, because a row group may be as large as the file."""
@@ -76,20 +71,14 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     folder is named after. If no file names a split, all are training data; if some do, the others are ignored.
     """
     by_split = _by_split(find_shards(path), path)
-    schemas = {split: _common_schema(shards) for split, shards in by_split.items()}
-    label = label_of(schemas["train"], label_column, str(path))
-    sets: dict[str, ImageSet] = {}
-    values: dict[str, list[Any]] = {}
-    for split, shards in by_split.items():
-        own_label = label if label in schemas[split].names else None
-        sets[split], own_values = read_shards(shards, own_label)
-        if own_label is not None:
-            values[split] = own_values
-    return labeled(sets, values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}")
+    schema = read_schema(by_split["train"][0])
+    label = label_of(schema, label_column, str(path))
+    read = {split: read_shards(shards, label) for split, shards in by_split.items()}
+    return labeled(read, names_in_metadata(schema, label), f"column {label!r} of {path}")
 
 
 def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
-    """The encoded images of some shards, named 'shard#row', and their labels."""
+    """The encoded images of some shards, named 'shard#row', and their labels; None for a shard without this column."""
     sources: list[Encoded] = []
     names: list[str] = []
     values: list[Any] = []
@@ -99,12 +88,13 @@ def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, lis
             schema = read_schema(shard)
             column = image_column(schema, shard)
             is_struct = pa.types.is_struct(schema.field(column).type)
-            wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
+            own_label = [name for name in schema.names if name == label]
+            wanted = [f"{column}.bytes" if is_struct else column, *own_label]
             with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
                 for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
                     images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
                     sources += [spool.add(image) for image in images]
-                    values += [None] * len(rows) if label is None else rows[label].to_pylist()
+                    values += rows[label].to_pylist() if own_label else [None] * len(rows)
             names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
         spool.flush()
     except (pa.ArrowException, OSError) as error:
@@ -170,50 +160,6 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
     if named and "train" not in named:
         raise UserError(f"{str(path)!r} holds no training shard; add train-*.parquet, or use the path of one file")
     return named or {"train": shards}
-
-
-def _common_schema(shards: list[str]) -> Any:
-    first = read_schema(shards[0])
-    for shard in shards[1:]:
-        if not read_schema(shard).equals(first):
-            raise UserError(f"{shard!r} and {shards[0]!r} have different columns; use one data set at a time")
-    return first
-
-
-def labeled(
-    splits: Mapping[str, ImageSet], values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
-) -> Splits:
-    """Splits with labels, which are positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
-
-    The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
-    have many more. A split in which every label is −1 has no labels.
-    """
-    for split, images in splits.items():
-        if not len(images):
-            raise UserError(f"the {split} split has no image ({where})")
-    values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
-    is_matrix = any(isinstance(value, list) for column in values.values() for value in column)
-    sets = {split: [v if isinstance(v, list) else [v] for v in column] for split, column in values.items()}
-    different = {value for column in sets.values() for row in column for value in row}
-    if not all(isinstance(value, int | str) for value in different):
-        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
-    position = {value: number for number, value in enumerate(sorted(different))}
-    labels: dict[str, Tensor] = {}
-    for split, column in sets.items():
-        if is_matrix:
-            labels[split] = torch.zeros(len(column), len(position))
-            for label_K, row in zip(labels[split].numpy(), column, strict=True):
-                label_K[[position[value] for value in row]] = 1
-        else:
-            labels[split] = torch.tensor([position[value] for (value,) in column])
-    class_names = tuple(map(str, position))
-    if names is not None and not any(isinstance(value, str) for value in different):
-        outside = [value for value in position if not 0 <= value < len(names)]
-        if outside:
-            raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
-        class_names = tuple(names[value] for value in position)
-    parts = {split: replace(images, labels=labels.get(split)) for split, images in splits.items()}
-    return Splits(**parts, class_names=class_names)  # type: ignore[arg-type]  # all are ImageSets
 
 
 def _is_binary(kind: Any) -> bool:

@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from contune.console import plural
 from contune.data.folder import SPLIT_OF, path_as_text, split_folders
-from contune.data.images import ImageSet, Splits
-from contune.data.parquet import LABEL_COLUMNS, labeled
+from contune.data.images import ImageSet, Rows, Splits
+from contune.data.parquet import LABEL_COLUMNS
 from contune.errors import UserError, check_known
 
 TABLE_NAME = "metadata.csv"
@@ -21,17 +20,6 @@ SEPARATORS = re.compile(r"[;|]")
 """Between several labels in one cell."""
 JOINT = "; "
 """Between several labels in what contune writes."""
-
-
-class Rows(NamedTuple):
-    """The rows of one or more tables."""
-
-    images: ImageSet
-    labels: list[list[str]]
-    """Of each image, `column=value` if several columns were chosen; empty where a chosen cell is empty."""
-    splits: list[str]
-    columns: list[str]
-    """Those of the labels; none without labels."""
 
 
 def find_tables(path: Path) -> dict[str, Path]:
@@ -45,11 +33,13 @@ def find_tables(path: Path) -> dict[str, Path]:
 
 
 def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
-    """All rows. Paths are relative to the folder of their table. A column `split` decides over the table's split."""
+    """All rows. Paths are relative to the folder of their table. A column `split` decides over the table's split.
+
+    With several label columns, a label is `column=value`. An image has none if one of the cells is empty.
+    """
     paths: list[str] = []
     labels: list[list[str]] = []
     splits: list[str] = []
-    columns: list[str] = []
     for own_split, table in tables.items():
         try:
             with table.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets begin with a byte order mark
@@ -81,29 +71,15 @@ def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
         if times > 1:
             fix = "keep one row, with several labels separated by ';'"
             raise UserError(f"{where} lists {path_as_text(path)!r} {times} times; {fix}")
-    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits, columns)
+    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits)
 
 
 def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Splits:
     """Images and labels for training. Several label columns, or cells with several labels, make a label matrix."""
     rows = read_rows(tables, label_column)
-    where = f"{' and '.join(map(repr, rows.columns))} of {next(iter(tables.values()))}"
-    unlabelled = [name for name, labels in zip(rows.images.names, rows.labels, strict=True) if not labels]
-    if rows.columns and unlabelled:
-        many = plural(len(unlabelled), "image")
-        raise UserError(f"{many} without a label in column {where}, such as {unlabelled[0]!r}; fill in the labels")
-    positions: dict[str, list[int]] = {}
-    for number, split in enumerate(rows.splits):
-        positions.setdefault(split, []).append(number)
-    if "train" not in positions:
-        raise UserError(f"{str(next(iter(tables.values())))!r} lists no training image; add rows")
-    values: list[Any] = rows.labels
-    if all(part.isdecimal() and str(int(part)) == part for labels in rows.labels for part in labels):
-        values = [list(map(int, labels)) for labels in rows.labels]  # sorted as numbers
-    if len(rows.columns) == 1 and all(len(labels) == 1 for labels in rows.labels):
-        values = [value for (value,) in values]
-    by_split = {split: [values[n] for n in numbers] for split, numbers in positions.items() if rows.columns}
-    return labeled({split: rows.images.subset(n) for split, n in positions.items()}, by_split, None, where)
+    if all(name.isdecimal() and str(int(name)) == name for labels in rows.labels for name in labels):
+        rows = rows._replace(labels=[list(map(int, labels)) for labels in rows.labels])  # sorted as numbers
+    return rows.to_splits(" and ".join(repr(str(table)) for table in tables.values()))
 
 
 def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> list[str]:
