@@ -76,9 +76,8 @@ def search(
     else:
         total, parts = int(pq.read_metadata(place).num_rows), read_embeddings(place, Path(run))
     k, num = min(k, max(total, 1)), 0
-    found: list[Found] = []
-    for path in asked.paths:  # images in memory are numbered, and the query is none of those it is compared with
-        found.append(Found(path.replace(UNNAMED, "query#") if path.startswith(UNNAMED) else path, []))
+    # Images in memory are numbered, and the query is none of those it is compared with.
+    found = [Found(f"query {path}" if path.startswith(UNNAMED) else path, []) for path in asked.paths]
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)
@@ -86,10 +85,10 @@ def search(
             sim_QB = asked_QD @ F.normalize(torch.from_numpy(part.embeddings), dim=1).T
             add_hits(found, sim_QB.numpy(), part, k)
             advance(num + len(skipped), "")
+    if skipped and not num:
+        raise none_decoded(skipped)
     if not any(one.hits for one in found):
-        if num:
-            raise UserError(f"{str(images)!r} holds no image but the query; add more to compare it with")
-        raise none_decoded(skipped) if skipped else UserError(f"{str(images)!r} holds no embedding; use another table")
+        raise UserError(f"{str(images)!r} holds no image but the query; add more to compare it with")
     return found
 
 
@@ -108,11 +107,8 @@ def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: s
     """One HTML page with the pictures, which needs no network."""
     what = found[0].query if len(found) == 1 else plural(len(found), "image")
     title = f"Images most similar to {what}"
-    facts = [
-        f"found in <code>{escape(images)}</code>",
-        f"encoder <code>{escape(run)}</code>",
-        "numbers: cosine similarity, 1 for the same picture",
-    ]
+    facts = [f"found in <code>{escape(images)}</code>", f"encoder <code>{escape(run)}</code>"]
+    facts.append("numbers: cosine similarity, 1 for the same picture")
     body = [header("search", escape(title), facts), '<div class="searches">', *map(_card, found), "</div>"]
     write_atomic(path, page("search", f"{title} · contune", "\n".join(body)))
 

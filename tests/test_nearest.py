@@ -88,7 +88,7 @@ def test_names_on_the_page_are_text_and_lost_pictures_are_said(run: Path, tmp_pa
     [
         ("e.csv", "a.png", 1, "no image"),
         ("alone", "alone/a.png", 1, "no image but the query"),
-        ("none.parquet", "a.png", 1, "no embedding"),
+        ("none.parquet", "a.png", 1, "no image but the query"),
         ("alone", "e.csv", 1, "e.csv"),
         ("alone", "a.png", 0, "k=0"),
     ],

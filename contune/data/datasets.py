@@ -6,7 +6,7 @@ Shapes: N images, K classes, C channels, H height, W width.
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -27,7 +27,6 @@ from contune.data.table import TABLE_NAME, find_tables, table_splits
 from contune.errors import UserError, unknown
 from contune.files import expanded
 
-BROKEN = ("stop", "skip")
 NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
@@ -48,7 +47,6 @@ def load_dataset(
     val_fraction: float = 0.0,
     test_fraction: float = 0.2,
     unseen_classes: float = 0.0,
-    split_seed: int = 0,
     broken: str = "stop",
     full_range: bool = False,
     channels: int | None = None,
@@ -67,10 +65,7 @@ def load_dataset(
     other arrays by their range, or with `full_range` by that of their type. `channels` is how many to read from files
     that may hold more. [default: their own] `imbalance` makes the training images long-tailed, see `long_tail`.
     """
-    if isinstance(source, Splits):
-        splits = source
-    else:
-        splits = open_splits(source, root=root, classes=classes, label_column=label_column)
+    splits = source if isinstance(source, Splits) else open_splits(source, label_column, root, classes)
     splits, skipped = _without_broken(splits, channels or 0) if broken == "skip" else (splits, ())
     splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
     train, test, val = splits.train, splits.test, splits.val
@@ -78,9 +73,9 @@ def load_dataset(
         test, val = val, None
     held_out = tuple(name for name, split in (("test", test), ("val", val)) if split is None)
     if test is None:
-        train, test = _hold_out(train, test_fraction, split_seed)
+        train, test = _hold_out(train, test_fraction)
     if val is None:
-        train, val = _hold_out(train, val_fraction, split_seed)
+        train, val = _hold_out(train, val_fraction)
     if imbalance > 1:
         if train.labels is None or train.labels.dim() == 2:
             raise UserError("data.imbalance needs one label per image, which this data lacks; set it to 1")
@@ -98,15 +93,14 @@ def load_dataset(
 
 
 def open_splits(
-    name_or_path: str, *, root: str | None = None, classes: str | None = None, label_column: str | None = None
+    name_or_path: str, label_column: str | None = None, root: str | None = None, classes: str | None = None
 ) -> Splits:
     """What the files hold, before anything is held out."""
     path = expanded(name_or_path)
-    is_named = name_or_path in DATASETS
     if classes is not None and name_or_path != "imagenet100":
         raise UserError(f"a class list is only for imagenet100, not for {name_or_path!r}; remove it")
     try:
-        if is_named:
+        if name_or_path in DATASETS:
             return DATASETS[name_or_path](root, classes, label_column)
         if not path.exists():
             if path.name != name_or_path:
@@ -175,8 +169,8 @@ def long_tail(labels_N: Tensor, imbalance: float) -> Tensor:
     return torch.cat(kept).sort().values
 
 
-def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
-    keep, held = holdout(split.labels, len(split), fraction, seed)
+def _hold_out(split: ImageSet, fraction: float) -> tuple[ImageSet, ImageSet | None]:
+    keep, held = holdout(split.labels, len(split), fraction, seed=0)
     return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
 
 
@@ -188,9 +182,8 @@ def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]
         raise UserError(f"data.unseen_classes={fraction:g} needs one label per image and two classes left to train on")
     kept: dict[str, ImageSet | None] = {}
     held: list[ImageSet] = []
-    for part in ("train", "test", "val"):
-        images: ImageSet | None = getattr(splits, part)
-        if images is not None and images.labels is not None:
+    for part, images in splits.parts().items():
+        if images.labels is not None:
             is_seen = images.labels < num_seen
             kept[part] = images.subset(is_seen.nonzero()[:, 0]) if is_seen.any() else None
             held.append(images.subset((~is_seen).nonzero()[:, 0]))
@@ -201,9 +194,8 @@ def _without_broken(splits: Splits, channels: int) -> tuple[Splits, tuple[Broken
     """Remove images that cannot be decoded, and list them. Distributed processes share the work."""
     skipped: list[Broken] = []
     kept: dict[str, ImageSet] = {}
-    for part in ("train", "test", "val"):
-        images: ImageSet | None = getattr(splits, part)
-        if images is None or isinstance(images.images, Tensor):
+    for part, images in splits.parts().items():
+        if isinstance(images.images, Tensor):
             continue
         indices = range(distributed.rank(), len(images), distributed.world_size())
         decoded = images.subset(indices).decode_all(1, channels)
@@ -235,20 +227,17 @@ def measure(train: ImageSet, full_range: bool = False, channels: int | None = No
         image_size = Counter(min(header.width, header.height) for header in headers).most_common(1)[0][0]
         found = {header.channels for header in headers}
         bits = 16 if full_range else max(header.bits for header in headers) or 16
-        ranges = widest([header.ranges for header in headers if header.ranges])
+        all_ranges = [header.ranges for header in headers if header.ranges]
+        if len(set(map(len, all_ranges))) > 1:  # gray and color are mixed: a single range
+            all_ranges = [(limits,) for each in all_ranges for limits in each]
+        limits_of_channels = [zip(*each, strict=True) for each in zip(*all_ranges, strict=True)]
+        ranges = tuple((min(low), max(high)) for low, high in limits_of_channels)
         sample = replace(sample, bits=bits, ranges=ranges)
     if channels is None and len(found) > 1 and found != {1, 3}:
         raise UserError(f"the images have {' and '.join(map(str, sorted(found)))} channels; use images with the same")
     channels = channels or max(found)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits, ranges=ranges)
-
-
-def widest(found: Sequence[Ranges]) -> Ranges:
-    """The range of each channel over all pictures; a single one if gray and color are mixed."""
-    if len({len(ranges) for ranges in found}) > 1:
-        found = [(limits,) for ranges in found for limits in ranges]
-    return tuple((min(low), max(high)) for low, high in (zip(*each, strict=True) for each in zip(*found, strict=True)))
 
 
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -315,9 +304,8 @@ def torchvision_splits(name: str, root: str | None, label_column: str | None) ->
         if path.exists() and find_shards(path):
             return replace(parquet_splits(path, label_column), traits=traits)
     raise UserError(
-        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
-        f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
-        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
+        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; name a folder with "
+        f"data.path, or run torchvision.datasets.{reader}({str(places[0])!r}, download=True)"
     )
 
 

@@ -145,6 +145,11 @@ class Splits:
     traits: Traits | None = None
     """None if the literature has no standard values; they are measured then."""
 
+    def parts(self) -> dict[str, ImageSet]:
+        """The splits that there are, by name."""
+        parts = {"train": self.train, "test": self.test, "val": self.val}
+        return {name: images for name, images in parts.items() if images is not None}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset(Traits):

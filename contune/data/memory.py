@@ -53,7 +53,7 @@ def open_memory(data: Any, label_column: str | None = None) -> Splits:
 def digest_of(splits: Splits) -> str:
     """Eight characters that differ for other images: from all labels and pixels, or 32 pictures that need decoding."""
     digest = hashlib.sha256(repr(splits.class_names).encode())
-    for images in filter(None, (splits.train, splits.test, splits.val)):
+    for images in splits.parts().values():
         digest.update(str(len(images)).encode())
         if images.labels is not None:
             digest.update(images.labels.numpy().tobytes())
