@@ -14,10 +14,9 @@ from torch import Tensor
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits
 from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
-from contune.data.folder import IMAGE_SUFFIXES, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, JOINT, find_tables, visible_files
 from contune.data.images import ImageSet, map_in_workers, num_workers
 from contune.data.parquet import find_shards
-from contune.data.table import JOINT, find_tables
 from contune.files import expanded
 
 LARGEST_COMPARED = 64

@@ -24,11 +24,9 @@ from contune.console import progress
 from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import folder_rows, path_as_text
-from contune.data.images import HIDDEN, Rows
+from contune.data.folder import HIDDEN, JOINT, Rows, find_tables, folder_rows, path_as_text, read_rows
 from contune.data.memory import open_memory
 from contune.data.parquet import find_shards, label_of, names_in_metadata, read_schema, read_shards
-from contune.data.table import JOINT, find_tables, read_rows
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, check_known
 from contune.files import atomic_file, check_like, check_out, expanded

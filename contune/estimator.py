@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from contune.config import Config
 from contune.console import progress, redirected
 from contune.data import ImageSet
-from contune.data.loader import build_loader
+from contune.data.images import build_loader
 from contune.data.memory import open_memory
 from contune.device import choose_device
 from contune.errors import UserError

@@ -19,11 +19,10 @@ from torch import Tensor
 from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, Ranges, peek
-from contune.data.folder import folder_splits, visible_files, visible_folders
+from contune.data.folder import TABLE_NAME, find_tables, folder_splits, table_splits, visible_files, visible_folders
 from contune.data.images import Dataset, ImageSet, Splits, Traits, joined
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
-from contune.data.table import TABLE_NAME, find_tables, table_splits
 from contune.errors import UserError, unknown
 from contune.files import expanded
 

@@ -1,6 +1,6 @@
-"""Sets of images by index, and the worker processes that decode them.
+"""Sets of images by index, the worker processes that decode them, and the batches of images on the device.
 
-Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
+Shapes: N images, B of a batch, V pieces or views of one, C channels, H height, W width, S side of a square.
 """
 
 import os
@@ -11,31 +11,36 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import parent_process
 from multiprocessing.util import get_temp_dir
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.console import Advance, plural
+from contune.console import Advance
 from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, Ranges, decode_pieces, pieces_of, whole
 from contune.device import core_share
 from contune.errors import UserError
+
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
+
+Batch = tuple[Tensor, Tensor | None]
+"""uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
 
 FEW = 256
 """Up to this many images are decoded by this process: starting workers would take longer."""
 MOST_WORKERS = 32
 """Each worker holds a few batches, and machines with more cores are usually shared."""
-HIDDEN = -1
-"""What the Hugging Face hub writes for every image of a test split whose labels are secret."""
 _TASK_BYTES = 2**22
+_BATCHES_AT_ONCE = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,67 +174,6 @@ class Dataset(Traits):
     """Which of `test` and `val` were drawn from the training images."""
 
 
-class Rows(NamedTuple):
-    """What a folder or the tables in it list."""
-
-    images: ImageSet
-    labels: list[list[Any]]
-    """Of each image, usually one; none if there is no label."""
-    splits: list[str]
-    """`train`, `test` or `val`; "" for images that belong to no split."""
-
-    def to_splits(self, where: str) -> Splits:
-        """Images and labels for training; several labels of an image make a label matrix."""
-        is_matrix = any(len(labels) > 1 for labels in self.labels)
-        found: dict[str, tuple[ImageSet, list[Any]]] = {}
-        for split in sorted({*self.splits} - {""}):
-            rows = [row for row, own in enumerate(self.splits) if own == split]
-            labels, images = [self.labels[row] for row in rows], self.images.subset(rows)
-            without = [name for name, own in zip(images.names, labels, strict=True) if not own]
-            if 0 < len(without) < len(rows):
-                many = plural(len(without), "image")
-                raise UserError(f"{many} without a label in {where}, such as {without[0]!r}; add labels, or move them")
-            found[split] = images, [own if is_matrix else own[0] for own in labels if own]
-        if "train" not in found:
-            raise UserError(f"{where} lists no training image; add some")
-        return labeled(found, None, where)
-
-
-def labeled(
-    found: Mapping[str, tuple[ImageSet, list[Any] | None]], names: tuple[str, ...] | None, where: str
-) -> Splits:
-    """Splits with labels, which are positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
-
-    The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
-    have many more. A split in which every label is missing or −1 has no labels.
-    """
-    for split, (images, _) in found.items():
-        if not len(images):
-            raise UserError(f"the {split} split has no image ({where})")
-    sets = {split: [v if isinstance(v, list) else [v] for v in column or ()] for split, (_, column) in found.items()}
-    sets = {split: rows for split, rows in sets.items() if any(row not in ([None], [HIDDEN]) for row in rows)}
-    is_matrix = any(isinstance(v, list) for split in sets for v in found[split][1] or ())
-    different = {value for rows in sets.values() for row in rows for value in row}
-    if not all(isinstance(value, int | str) for value in different):
-        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
-    position = {value: number for number, value in enumerate(sorted(different))}
-    class_names = tuple(map(str, position))
-    if names is not None and not any(isinstance(value, str) for value in different):
-        outside = [value for value in position if not 0 <= value < len(names)]
-        if outside:
-            raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
-        class_names = tuple(names[value] for value in position)
-    parts = {split: images for split, (images, _) in found.items()}
-    for split, rows in sets.items():
-        labels = torch.tensor([position[value] for row in rows for value in row])
-        if is_matrix:
-            row_of_label = torch.arange(len(rows)).repeat_interleave(torch.tensor(list(map(len, rows))))
-            labels, numbers = torch.zeros(len(rows), len(position)), labels.long()
-            labels[row_of_label, numbers] = 1
-        parts[split] = replace(parts[split], labels=labels)
-    return Splits(**parts, class_names=class_names)  # type: ignore[arg-type]  # all are ImageSets
-
-
 def joined(parts: Sequence[ImageSet]) -> ImageSet:
     """The images of several sets of the same kind, one after the other."""
     pixels = [part.images for part in parts if isinstance(part.images, Tensor)]
@@ -329,3 +273,84 @@ def _end_with_parent() -> None:
         time.sleep(1)
     shutil.rmtree(get_temp_dir(), ignore_errors=True)  # the sockets over which tensors are sent
     os._exit(1)
+
+
+def build_loader(
+    images: ImageSet,
+    *,
+    size: int,
+    channels: int,
+    device: torch.device,
+    resident_gib: float,
+    workers: int | None = None,
+    advance: Advance | None = None,
+) -> "Loader":
+    """All images on the device if they need at most `resident_gib`, else decoded as needed by `workers` processes."""
+    if len(images) * channels * size * size <= resident_gib * 2**30:
+        return ResidentLoader(images.resident(size, channels, advance, workers).to(device), images.labels)
+    return StreamLoader(images, size=size, channels=channels, device=device, workers=workers)
+
+
+class ResidentLoader:
+    """A data set as one uint8 tensor on the device. A batch is an index operation."""
+
+    def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None) -> None:
+        self.images_NCHW = images_NCHW
+        self.labels_N = None if labels_N is None else labels_N.to(images_NCHW.device)
+
+    def __len__(self) -> int:
+        return len(self.images_NCHW)
+
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
+        """One batch for each tensor of indices, in order. The arguments are read ahead of their use.
+
+        `crops` are ignored: the images here are squashed already, so the device crops them.
+        """
+        waiting = iter(indices)
+        # Copy many indices at once: a copy per batch would make the host wait each time.
+        while parts := list(islice(waiting, _BATCHES_AT_ONCE)):
+            on_device = torch.cat(parts).to(self.images_NCHW.device).split([len(part) for part in parts])
+            for indices_B in on_device:
+                yield self.images_NCHW[indices_B], None if self.labels_N is None else self.labels_N[indices_B]
+
+
+class StreamLoader:
+    """A data set too large for the device. Worker processes decode and crop batches ahead of their use."""
+
+    def __init__(
+        self, images: ImageSet, *, size: int, channels: int, device: torch.device, workers: int | None
+    ) -> None:
+        self.images, self.size, self.channels, self.device = images, size, channels, device
+        self.labels_N = None if images.labels is None else images.labels.to(device)
+        self.workers = num_workers(len(images), workers)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
+        """As `ResidentLoader`. Workers start and end with this call, so ask for all epochs at once.
+
+        With `crops`, one per batch, workers cut every view out of the whole picture.
+        """
+        with_crops = ((indices_B, None) for indices_B in indices) if crops is None else zip(indices, crops, strict=True)
+        tasks = ((indices_B.tolist(), chosen) for indices_B, chosen in with_crops)
+        pinned = self.device.type == "cuda"  # then the host does not wait for the copies
+        for images, labels_B in map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned):
+            images = images.to(self.device, non_blocking=True).movedim(-1, -3)
+            images = images.clone(memory_format=torch.contiguous_format)  # `contiguous` keeps odd strides of 1 channel
+            yield images, None if labels_B is None else labels_B.to(self.device, non_blocking=True)
+
+    def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
+        """One batch, in a worker; channels last, as decoders write them."""
+        indices, crops = task
+        own = self.images
+        images = [
+            own.pieces(index, own.cut if crops is None else partial(crops.pieces, number), self.size, self.channels)
+            for number, index in enumerate(indices)
+        ]
+        images_VBSSC = torch.from_numpy(np.stack(images, axis=1))
+        return images_VBSSC[0] if crops is None else images_VBSSC, None if own.labels is None else own.labels[indices]
+
+
+Loader = ResidentLoader | StreamLoader
+"""A split of a data set that returns batches by index."""

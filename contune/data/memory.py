@@ -19,8 +19,8 @@ from torch import Tensor
 from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
-from contune.data.folder import SPLIT_OF, folder_splits, path_as_text
-from contune.data.images import ImageSet, Splits, labeled
+from contune.data.folder import SPLIT_OF, folder_splits, labeled, path_as_text
+from contune.data.images import ImageSet, Splits
 from contune.data.parquet import image_column, label_of, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded

@@ -16,12 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from contune.data.decode import Encoded
-from contune.data.folder import SPLIT_OF, visible_files
-from contune.data.images import ImageSet, Splits, distinct, labeled
+from contune.data.folder import LABEL_COLUMNS, SPLIT_OF, labeled, visible_files
+from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
-LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
 _ROWS_AT_ONCE = 64
 _BUFFER_BYTES = 2**20
 """Columns are read through a window of this size, because a row group may be as large as the file."""
