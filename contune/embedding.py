@@ -174,10 +174,8 @@ def write_embeddings(
     check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)
     embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
-    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
-    schema = pa.schema(
-        {"path": pa.string(), "label": pa.string(), "embedding": embedding}, {_METADATA: json.dumps(about)}
-    )
+    about = {_METADATA: json.dumps({"encoder": encoder_digest(run), "spec": asdict(encoder.spec)})}
+    schema = pa.schema({"path": pa.string(), "label": pa.string(), "embedding": embedding}, about)
     skipped: list[Broken] = []
     num = 0
     with (
@@ -214,9 +212,7 @@ def encoder_of(table: Path) -> str | None:
 
 def read_embeddings(table: Path, run: Path) -> Iterator[Embedded]:
     if encoder_digest(run) != encoder_of(table):
-        raise UserError(
-            f"{table} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
-        )
+        raise UserError(f"{table} is of another encoder than {run}; run `contune embed {run} IMAGES` again")
     try:
         with pq.ParquetFile(table, pre_buffer=False) as file:
             for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
@@ -256,11 +252,8 @@ class Predicted:
         p_BK, names = self.probabilities, self.class_names
         if not self.multilabel:
             return [{names[k]: float(p_K[k])} for k, p_K in zip(p_BK.argmax(axis=1), p_BK, strict=True)]
-        ranks_BK = np.argsort(-p_BK, axis=1, kind="stable")
-        return [
-            {names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5}
-            for rank_K, p_K in zip(ranks_BK, p_BK, strict=True)
-        ]
+        ranked = zip(np.argsort(-p_BK, axis=1, kind="stable"), p_BK, strict=True)
+        return [{names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5} for rank_K, p_K in ranked]
 
     def score(self) -> dict[str, Any] | None:
         """Compared with the labels, as an entry of result.json's `measures`; None if no label is a known class."""
@@ -359,10 +352,9 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
         table = table.append_column("probabilities", lists)
         pq.write_table(table.replace_schema_metadata({"class_names": json.dumps(found.class_names)}), path)
     elif suffix == ".csv":
-        for name, p_N in zip(found.class_names, p_NK.T, strict=True):
-            table = table.append_column(f"p({name})", [p_N])
-        write_csv(table, path)
+        names = [*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)]
+        write_csv(pa.table([*table.columns, *p_NK.T], names=names), path)
     else:
-        lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
-        rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
+        by_class = pa.StructArray.from_arrays(list(p_NK.T), found.class_names)
+        rows = map(json.dumps, table.append_column("probabilities", by_class).to_pylist())
         path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")

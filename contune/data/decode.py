@@ -220,9 +220,6 @@ def open_picture(source: Encoded, channels: int = 0) -> Image.Image | np.ndarray
             return _as_picture(_read_tiff(content))
     is_wide_pgm = image.format == "PPM" and image.mode == "I"
     if channels not in (0, *_MODES) or (image.mode in ("I", "F") and not is_wide_pgm):
-        image.load()
-        with suppress(*_UNREADABLE_EXIF):
-            image = ImageOps.exif_transpose(image)
         return _as_picture(np.asarray(image))
     return image
 
@@ -230,8 +227,7 @@ def open_picture(source: Encoded, channels: int = 0) -> Image.Image | np.ndarray
 def _check_size(height: int, width: int) -> None:
     if not height * width:
         raise BrokenImageError("has no pixels")
-    most = Image.MAX_IMAGE_PIXELS
-    if (most is not None and height * width > most) or max(height, width) > LONGEST_SIDE:
+    if height * width > (Image.MAX_IMAGE_PIXELS or np.inf) or max(height, width) > LONGEST_SIDE:
         raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
 
 

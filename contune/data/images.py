@@ -147,6 +147,7 @@ class Splits:
     test: ImageSet | None = None
     val: ImageSet | None = None
     class_names: tuple[str, ...] = ()
+    """Empty without labels."""
     traits: Traits | None = None
     """None if the literature has no standard values; they are measured then."""
 
@@ -157,15 +158,10 @@ class Splits:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dataset(Traits):
+class Dataset(Splits, Traits):
     """A data set ready to train on."""
 
     name: str
-    train: ImageSet
-    test: ImageSet | None
-    val: ImageSet | None
-    class_names: tuple[str, ...]
-    """Empty without labels."""
     skipped: tuple[Broken, ...] = ()
     """Broken images that were left out."""
     unseen: ImageSet | None = None
@@ -238,9 +234,8 @@ def map_in_workers(
 
 def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
-    if workers is None:
-        return 0 if num_images <= FEW else default_workers()
-    return workers
+    default = 0 if num_images <= FEW else default_workers()
+    return default if workers is None else workers
 
 
 def default_workers() -> int:

@@ -90,10 +90,7 @@ def to_pixels(images: Any) -> Tensor:
     if isinstance(images, Tensor):
         x = (images.float() if images.is_floating_point() else images).detach().cpu().numpy()
     else:
-        try:
-            x = np.asarray(images)
-        except ValueError:
-            raise UserError("images of several sizes are no array; pass a list of PIL images or paths") from None
+        x = np.asarray(images)
     shape, dtype = x.shape, x.dtype
     if x.ndim == 3 and shape[2] not in (1, 3):  # else it is probably one image
         x = x[:, None]
@@ -104,17 +101,12 @@ def to_pixels(images: Any) -> Tensor:
     is_float = np.issubdtype(dtype, np.floating)
     if x.ndim != 4 or x.shape[1] > MOST_CHANNELS or 0 in shape or not (is_float or dtype == np.uint8):
         raise UserError(
-            f"images must be a path, a list of paths or PIL images, a dataset, or pixels; got {type(images).__name__} "
-            f"of shape {shape} and type {dtype}. Pixels are uint8, or floats from 0 to 1, of shape (N, H, W), "
-            f"(N, H, W, C) or (N, C, H, W) with up to {MOST_CHANNELS} channels"
+            f"images must be a path, a list of paths or PIL images, a dataset, or pixels (N, H, W), (N, H, W, C) or "
+            f"(N, C, H, W) of uint8 or of floats from 0 to 1; got {type(images).__name__} of shape {shape} and {dtype}"
         )
     if is_float:
-        low, high = float(x.min()), float(x.max())
-        if not 0 <= low <= high <= 1:
-            raise UserError(
-                f"images of {dtype} must be between 0 and 1, and these are between {low:.3g} and {high:.3g}; "
-                "convert them to uint8, and leave the normalization to contune"
-            )
+        if not 0 <= x.min() <= x.max() <= 1:
+            raise UserError(f"images of {dtype} must be between 0 and 1; contune does the normalization")
         x = (x * 255).round().astype(np.uint8)
     return torch.from_numpy(np.ascontiguousarray(x))
 
@@ -148,8 +140,6 @@ def _read(part: Any, label_column: str | None) -> _Part:
 
 def _read_table(table: Any, label_column: str | None) -> _Part:
     """A Hugging Face dataset, which is not imported here. Its rows are the same as those of parquet."""
-    if not hasattr(table, "__len__"):
-        raise UserError("a streamed dataset has no length; load it without streaming=True")
     schema = table.features.arrow_schema
     column, label = image_column(schema, "the dataset"), label_of(schema, label_column, "the dataset")
     rows = table.select_columns([column]).with_format("arrow")
@@ -168,8 +158,6 @@ def _cell(rows: Any, row: int) -> Stored:
 
 def _read_items(dataset: Any) -> _Part:
     """A torch dataset. `targets` and `classes`, as torchvision names them, save a pass over all images."""
-    if not hasattr(dataset, "__len__"):
-        raise UserError("an iterable dataset has no length; pass a Dataset with __len__ and __getitem__")
     num = len(dataset)
     images = ImageSet(images=[partial(_item, dataset, index) for index in range(num)], names=_numbered(num))
     if not num or not isinstance(dataset[0], tuple | list):
