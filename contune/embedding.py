@@ -213,18 +213,11 @@ def encoder_of(table: Path) -> str | None:
 def read_embeddings(table: Path, run: Path) -> Iterator[Embedded]:
     if encoder_digest(run) != encoder_of(table):
         raise UserError(f"{table} is of another encoder than {run}; run `contune embed {run} IMAGES` again")
-    try:
-        with pq.ParquetFile(table, pre_buffer=False) as file:
-            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
-                column = rows["embedding"]
-                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
-                yield Embedded(
-                    paths=rows["path"].to_pylist(),
-                    labels=rows["label"].to_pylist(),
-                    embeddings=embeddings_BD.astype(np.float32),
-                )
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{table} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
+    with pq.ParquetFile(table, pre_buffer=False) as file:
+        for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+            column = rows["embedding"]
+            embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size).astype(np.float32)
+            yield Embedded(paths=rows["path"].to_pylist(), labels=rows["label"].to_pylist(), embeddings=embeddings_BD)
 
 
 @dataclass(frozen=True, kw_only=True)

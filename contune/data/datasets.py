@@ -273,20 +273,11 @@ def search_places(root: str | None) -> list[Path]:
 
 
 TORCHVISION = {
-    "cifar10": (
-        ("CIFAR10", "cifar-10-batches-py"),
-        Traits(image_size=32, channels=3, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
-    ),
-    "cifar100": (
-        ("CIFAR100", "cifar-100-python"),
-        Traits(image_size=32, channels=3, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-    ),
-    "fmnist": (
-        ("FashionMNIST", "FashionMNIST/raw"),
-        Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,)),
-    ),
+    "cifar10": ("CIFAR10", "cifar-10-batches-py", 32, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ("CIFAR100", "cifar-100-python", 32, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "fmnist": ("FashionMNIST", "FashionMNIST/raw", 28, (0.5,), (0.5,)),
 }
-"""The reader in torchvision.datasets, the folder with its files, and the standard values of the literature."""
+"""torchvision's reader, the folder with its files, and the literature's image size, mean and standard deviation."""
 
 
 def torchvision_splits(name: str, root: str | None, label_column: str | None) -> Splits:
@@ -294,7 +285,8 @@ def torchvision_splits(name: str, root: str | None, label_column: str | None) ->
 
     torchvision compares CIFAR's checksums before it unpickles anything.
     """
-    (reader, folder), traits = TORCHVISION[name]
+    reader, folder, size, mean, std = TORCHVISION[name]
+    traits = Traits(image_size=size, channels=len(mean), mean=mean, std=std)
     places = search_places(root)
     for place in [*places, *(place.absolute().parent for place in places)]:
         if (place / folder).is_dir():

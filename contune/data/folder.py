@@ -4,7 +4,7 @@ import csv
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -201,7 +201,12 @@ def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
         file_column = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
         if file_column is None:
             raise UserError(f"{str(table)!r} has no column of file names; call it {FILE_COLUMNS[0]}")
-        columns = _label_columns(names, label_column, table)
+        if label_column is None:
+            columns = [name for name in LABEL_COLUMNS if name in names][:1]
+        else:
+            columns = [label_column] if label_column in names else [part.strip() for part in label_column.split(",")]
+        for column in columns:
+            check_known(f"label column of {str(table)!r}", column, names)
         prefixes = [f"{name}=" if len(columns) > 1 else "" for name in columns]
         for row in rows:
             paths.append(os.path.normpath(table.parent / (row[file_column] or "")))
@@ -230,13 +235,3 @@ def table_splits(tables: dict[str, Path], label_column: str | None = None) -> Sp
     if all(name.isdecimal() and str(int(name)) == name for labels in rows.labels for name in labels):
         rows = rows._replace(labels=[list(map(int, labels)) for labels in rows.labels])  # sorted as numbers
     return rows.to_splits(" and ".join(repr(str(table)) for table in tables.values()))
-
-
-def _label_columns(names: Sequence[str], wanted: str | None, table: Path) -> list[str]:
-    """The wanted columns, else the first usual name, if any."""
-    if wanted is None:
-        return [name for name in LABEL_COLUMNS if name in names][:1]
-    columns = [wanted] if wanted in names else [part.strip() for part in wanted.split(",")]
-    for column in columns:
-        check_known(f"label column of {str(table)!r}", column, names)
-    return columns

@@ -98,9 +98,7 @@ def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, lis
         spool.flush()
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
-            raise UserError(
-                f"the temporary folder cannot hold these images ({error}); set TMPDIR to another"
-            ) from error
+            raise UserError(f"the temporary folder is too small ({error}); set TMPDIR to another") from error
         raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
     pa.default_memory_pool().release_unused()  # it would keep several hundred MB of large row groups
     return ImageSet(images=sources, names=names), values
@@ -115,11 +113,11 @@ def read_schema(shard: str) -> Any:
 
 def image_column(schema: Any, where: str) -> str:
     """The first usual name that holds encoded images, else the first such struct, else the first binary column."""
-    binaries = [field.name for field in schema if _is_binary(field.type)]
+    kinds = (pa.binary(), pa.large_binary())
+    binaries = [field.name for field in schema if field.type in kinds]
+    parts = {field.name: list(field.type) for field in schema if pa.types.is_struct(field.type)}
     structs = [
-        field.name
-        for field in schema
-        if pa.types.is_struct(field.type) and any(part.name == "bytes" and _is_binary(part.type) for part in field.type)
+        each.name for each in with_parts if any(part.name == "bytes" and part.type in kinds for part in each.type)
     ]
     usual = [name for name in IMAGE_COLUMNS if name in structs or name in binaries]
     found: list[str] = [*usual, *structs, *binaries]
@@ -159,7 +157,3 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
     if named and "train" not in named:
         raise UserError(f"{str(path)!r} holds no training shard; add train-*.parquet, or use the path of one file")
     return named or {"train": shards}
-
-
-def _is_binary(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

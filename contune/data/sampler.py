@@ -45,8 +45,26 @@ def balanced_batches(
     P, K, X = classes_per_batch, images_per_class, extra
     classes, counts = np.unique(labels.numpy(), return_counts=True)
     generator = mixed_generator(seed, epoch)
-    by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
-    decks = [_Deck(members, generator) for members in by_class]
+    members = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
+
+    def shuffled(c: int) -> list[int]:
+        positions: list[int] = members[c][torch.randperm(len(members[c]), generator=generator)].tolist()
+        return positions
+
+    def deal(c: int, num: int) -> list[int]:
+        hand: list[int] = []
+        while len(hand) < num:
+            if not decks[c]:
+                # Images already in the hand go to the bottom; if that is the whole class, only the last one does.
+                recent = set(hand if len(members[c]) >= num else hand[-1:]) or {last[c]}
+                decks[c] = sorted(shuffled(c), key=recent.__contains__)
+            num_missing = num - len(hand)
+            hand += decks[c][:num_missing]
+            del decks[c][:num_missing]
+        last[c] = hand[-1]
+        return hand
+
+    decks, last = list(map(shuffled, range(len(classes)))), [-1] * len(classes)
     uses = torch.zeros(len(classes))
     batches = []
     for _ in range(len(labels) // (P * K + X)):
@@ -54,32 +72,5 @@ def balanced_batches(
         uses[least_used] += 1
         uses[least_used[:X]] += 1
         sizes = [K + 1] * X + [K] * (P - X)
-        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in decks[c].draw(size)])
+        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in deal(c, size)])
     return torch.tensor(batches)
-
-
-class _Deck:
-    """One class's images, dealt from a shuffled deck that is shuffled again when it is used up."""
-
-    def __init__(self, members: Tensor, generator: torch.Generator) -> None:
-        self._members, self._generator = members, generator
-        self._deck = self._shuffled()
-        self._last: list[int] = []
-
-    def draw(self, num: int) -> list[int]:
-        hand: list[int] = []
-        while len(hand) < num:
-            if not self._deck:
-                # Images already in the hand go to the bottom; if that is the whole class, only the last one does.
-                recent = set(hand if len(self._members) >= num else hand[-1:]) or set(self._last)
-                self._deck = sorted(self._shuffled(), key=recent.__contains__)
-            num_missing = num - len(hand)
-            hand += self._deck[:num_missing]
-            self._deck = self._deck[num_missing:]
-        self._last = hand[-1:]
-        return hand
-
-    def _shuffled(self) -> list[int]:
-        order = torch.randperm(len(self._members), generator=self._generator)
-        positions: list[int] = self._members[order].tolist()
-        return positions
