@@ -67,27 +67,29 @@ def load_dataset(
     splits = source if isinstance(source, Splits) else open_splits(source, label_column, root, classes)
     splits, skipped = _without_broken(splits, channels or 0) if broken == "skip" else (splits, ())
     splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
-    train, test, val = splits.train, splits.test, splits.val
-    if test is None:
-        test, val = val, None
-    held_out = tuple(name for name, split in (("test", test), ("val", val)) if split is None)
-    if test is None:
-        train, test = _hold_out(train, test_fraction)
-    if val is None:
-        train, val = _hold_out(train, val_fraction)
+    train, held_out = splits.train, list[str]()
+    sets = {"test": splits.test, "val": splits.val} if splits.test is not None else {"test": splits.val, "val": None}
+    for part, fraction in (("test", test_fraction), ("val", val_fraction)):
+        if sets[part] is None:
+            held_out.append(part)
+            keep, held = holdout(train.labels, len(train), fraction, seed=0)
+            if len(held):
+                train, sets[part] = train.subset(keep), train.subset(held)
     if imbalance > 1:
         if train.labels is None or train.labels.dim() == 2:
             raise UserError("data.imbalance needs one label per image, which this data lacks; set it to 1")
         train = train.subset(long_tail(train.labels, imbalance))
     traits = splits.traits or measure(train, full_range, channels)
-    sets = {"train": train, "test": test, "val": val, "unseen": unseen}
+    sets |= {"train": train, "unseen": unseen}
+    for part, images in sets.items():
+        sets[part] = images and replace(images, bits=traits.bits, ranges=traits.ranges)
     return Dataset(
         name="this data" if isinstance(source, Splits) else source,
         class_names=splits.class_names,
         **vars(traits),
-        **{part: each and replace(each, bits=traits.bits, ranges=traits.ranges) for part, each in sets.items()},  # type: ignore[arg-type]  # train is never None
+        **sets,  # type: ignore[arg-type]  # train is never None
         skipped=skipped,
-        held_out=held_out,
+        held_out=tuple(held_out),
     )
 
 
@@ -166,11 +168,6 @@ def long_tail(labels_N: Tensor, imbalance: float) -> Tensor:
         num = max(1, int(len(members) * (1 / imbalance) ** (label / max(1, num_classes - 1))))
         kept.append(members[torch.randperm(len(members), generator=generator)[:num]])
     return torch.cat(kept).sort().values
-
-
-def _hold_out(split: ImageSet, fraction: float) -> tuple[ImageSet, ImageSet | None]:
-    keep, held = holdout(split.labels, len(split), fraction, seed=0)
-    return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
 
 
 def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]:
@@ -257,7 +254,7 @@ def digits_splits() -> Splits:
     x_N1HW = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
     half = len(labels) // 2
-    everything = ImageSet(images=x_N1HW, labels=labels, names=[f"digits#{row}" for row in range(1797)])
+    everything = ImageSet(images=x_N1HW, labels=labels, names=list(map("digits#{}".format, range(1797))))
     return Splits(
         train=everything.subset(range(half)),
         test=everything.subset(range(half, len(labels))),
@@ -303,7 +300,7 @@ def torchvision_splits(name: str, root: str | None, label_column: str | None) ->
 def _read_torchvision(name: str, reader: str, place: Path) -> Splits:
     from contune.device import torchvision  # takes a second to import
 
-    sets: dict[str, ImageSet] = {}
+    sets: list[ImageSet] = []
     for split in ("train", "test"):
         try:
             part = getattr(torchvision.datasets, reader)(place, train=split == "train")
@@ -313,8 +310,8 @@ def _read_torchvision(name: str, reader: str, place: Path) -> Splits:
             raise UserError(f"the {split} files of {name} in {str(place)!r} are damaged; fetch them again") from error
         names = [f"{name}/{split}#{row}" for row in range(len(labels_N))]
         x_NCHW = x_NHWC.permute(0, 3, 1, 2) if x_NHWC.dim() == 4 else x_NHWC[:, None]
-        sets[split] = ImageSet(images=x_NCHW, labels=labels_N.long(), names=names)
-    return Splits(**sets, class_names=tuple(part.classes))
+        sets.append(ImageSet(images=x_NCHW, labels=labels_N.long(), names=names))
+    return Splits(train=sets[0], test=sets[1], class_names=tuple(part.classes))
 
 
 def imagenet100_splits(root: str | None, classes: str | None) -> Splits:

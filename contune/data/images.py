@@ -69,9 +69,9 @@ class ImageSet:
         positions, images = np.asarray(indices, dtype=np.int64), self.images
         return replace(
             self,
-            images=images[positions] if isinstance(images, Tensor) else [images[i] for i in positions],
+            images=images[positions] if isinstance(images, Tensor) else list(map(images.__getitem__, positions)),
             labels=None if self.labels is None else self.labels[positions],
-            names=[self.names[i] for i in positions],
+            names=list(map(self.names.__getitem__, positions)),
         )
 
     def as_seen_with(self, resize: str, bits: int, ranges: Ranges) -> "ImageSet":
@@ -304,7 +304,7 @@ class ResidentLoader:
         waiting = iter(indices)
         # Copy many indices at once: a copy per batch would make the host wait each time.
         while parts := list(islice(waiting, _BATCHES_AT_ONCE)):
-            on_device = torch.cat(parts).to(self.images_NCHW.device).split([len(part) for part in parts])
+            on_device = torch.cat(parts).to(self.images_NCHW.device).split(list(map(len, parts)))
             for indices_B in on_device:
                 yield self.images_NCHW[indices_B], None if self.labels_N is None else self.labels_N[indices_B]
 

@@ -116,9 +116,7 @@ def image_column(schema: Any, where: str) -> str:
     kinds = (pa.binary(), pa.large_binary())
     binaries = [field.name for field in schema if field.type in kinds]
     parts = {field.name: list(field.type) for field in schema if pa.types.is_struct(field.type)}
-    structs = [
-        each.name for each in with_parts if any(part.name == "bytes" and part.type in kinds for part in each.type)
-    ]
+    structs = [name for name, inside in parts.items() if any(p.name == "bytes" and p.type in kinds for p in inside)]
     usual = [name for name in IMAGE_COLUMNS if name in structs or name in binaries]
     found: list[str] = [*usual, *structs, *binaries]
     if not found:
