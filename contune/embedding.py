@@ -32,8 +32,6 @@ from contune.errors import UserError, check_known
 from contune.files import atomic_file, check_like, check_out, expanded
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 
-BATCH = 256
-DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
@@ -104,7 +102,7 @@ def embed(
     run: str | Path | ImageEncoder,
     images: Pictures | Source,
     *,
-    batch: int = BATCH,
+    batch: int = 256,
     device: str = "auto",
     broken: str = "skip",
     workers: int | None = None,
@@ -169,7 +167,7 @@ def write_embeddings(
     The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
     features, and the broken images.
     """
-    check_known("dtype", dtype, DTYPES)
+    check_known("dtype", dtype, ("float32", "float16"))
     check_out(out, images, endings=[".parquet"])
     check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)

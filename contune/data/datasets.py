@@ -20,7 +20,7 @@ from contune import distributed
 from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, Ranges, peek
 from contune.data.folder import TABLE_NAME, find_tables, folder_splits, table_splits, visible_files, visible_folders
-from contune.data.images import Dataset, ImageSet, Splits, Traits, joined
+from contune.data.images import Dataset, ImageSet, Splits, Traits
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError, unknown
@@ -97,12 +97,12 @@ def open_splits(
     name_or_path: str, label_column: str | None = None, root: str | None = None, classes: str | None = None
 ) -> Splits:
     """What the files hold, before anything is held out."""
-    path = expanded(name_or_path)
     if classes is not None and name_or_path != "imagenet100":
         raise UserError(f"a class list is only for imagenet100, not for {name_or_path!r}; remove it")
     try:
         if name_or_path in DATASETS:
             return DATASETS[name_or_path](root, classes, label_column)
+        path = expanded(name_or_path)
         if not path.exists():
             if path.name != name_or_path:
                 raise no_such_place(name_or_path)
@@ -183,7 +183,14 @@ def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]
             is_seen = images.labels < num_seen
             kept[part] = images.subset(is_seen.nonzero()[:, 0]) if is_seen.any() else None
             held.append(images.subset((~is_seen).nonzero()[:, 0]))
-    return replace(splits, class_names=splits.class_names[:num_seen], **kept), joined(held)  # type: ignore[arg-type]  # all three are ImageSets
+    pixels = [images.images for images in held if isinstance(images.images, Tensor)]
+    unseen = replace(
+        held[0],
+        images=torch.cat(pixels) if pixels else list(chain.from_iterable(images.images for images in held)),
+        labels=torch.cat([images.labels for images in held if images.labels is not None]),
+        names=list(chain.from_iterable(images.names for images in held)),
+    )
+    return replace(splits, class_names=splits.class_names[:num_seen], **kept), unseen  # type: ignore[arg-type]  # all three are ImageSets
 
 
 def _without_broken(splits: Splits, channels: int) -> tuple[Splits, tuple[Broken, ...]]:
@@ -331,8 +338,8 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
         listed = expanded(classes).read_text(encoding="utf-8").splitlines()
         wnids = {words[0] for words in (line.split("#")[0].split() for line in listed) if words}
     if len(wnids) != 100:
-        where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
-        raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
+        where = classes or folder / "train"
+        raise UserError(f"{where} has {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
     class_names = tuple(sorted(wnids))
     sets: list[ImageSet] = []
     for part in ("train", "val"):

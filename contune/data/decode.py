@@ -43,8 +43,6 @@ _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
 _EXTRA_SAMPLES = 338
 """The TIFF tag that says what channels beyond gray or color are; 0: something other than transparency."""
-_TURNED = (5, 6, 7, 8)
-"""EXIF orientations that swap height and width."""
 _UNREADABLE_EXIF = (SyntaxError, ValueError, KeyError, TypeError, struct.error)
 """Then the picture itself is fine and keeps its stored orientation."""
 
@@ -131,10 +129,10 @@ def decode_pieces(
         with picture as image:
             if size is None:
                 return _load(image, channels, bits)[None]
-            turned = False
+            width, height = image.size
             with suppress(*_UNREADABLE_EXIF):
-                turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
-            width, height = image.size[::-1] if turned else image.size
+                if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):  # they swap height and width
+                    width, height = height, width
             pieces = cut(height, width)
             return cut_out(_load(image, channels, bits, reduction(pieces, size)), pieces, height, width, size)
 

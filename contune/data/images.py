@@ -170,17 +170,6 @@ class Dataset(Splits, Traits):
     """Which of `test` and `val` were drawn from the training images."""
 
 
-def joined(parts: Sequence[ImageSet]) -> ImageSet:
-    """The images of several sets of the same kind, one after the other."""
-    pixels = [part.images for part in parts if isinstance(part.images, Tensor)]
-    return replace(
-        parts[0],
-        images=torch.cat(pixels) if pixels else [source for part in parts for source in part.images],
-        labels=torch.cat([part.labels for part in parts if part.labels is not None]),
-        names=[name for part in parts for name in part.names],
-    )
-
-
 def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
     """Classes that share a name get their number: `crane (class 134)`, `crane (class 517)`."""
     names = tuple(class_names)

@@ -34,26 +34,23 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
-        weakref.finalize(self, self._file.close)
+        self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        weakref.finalize(self, self.file.close)
 
     def add(self, image: Any) -> Callable[[], bytes]:
         """Append an Arrow scalar of bytes, and return the function that reads it. A missing value is an empty image."""
-        start = self._file.tell()
-        length = self._file.write(image.as_buffer() if image.is_valid else b"")
+        start = self.file.tell()
+        length = self.file.write(image.as_buffer() if image.is_valid else b"")
         return partial(self.read, length, start)
 
-    def flush(self) -> None:
-        self._file.flush()
-
     def read(self, length: int, start: int) -> bytes:
-        return os.pread(self._file.fileno(), length, start)
+        return os.pread(self.file.fileno(), length, start)
 
     def __getstate__(self) -> Any:
-        return DupFd(self._file.fileno())  # only for workers that are not forked
+        return DupFd(self.file.fileno())  # only for workers that are not forked
 
     def __setstate__(self, state: Any) -> None:
-        self._file = os.fdopen(state.detach(), "rb")
+        self.file = os.fdopen(state.detach(), "rb")
 
 
 def find_shards(path: Path) -> list[str]:
@@ -95,7 +92,7 @@ def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, lis
                     sources += [spool.add(image) for image in images]
                     values += rows[label].to_pylist() if own_label else [None] * len(rows)
             names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
-        spool.flush()
+        spool.file.flush()
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise UserError(f"the temporary folder is too small ({error}); set TMPDIR to another") from error

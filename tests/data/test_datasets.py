@@ -180,7 +180,7 @@ def test_imagenet100(tmp_path: Path) -> None:
     assert labels_of(dataset.train) == [label for label in range(100) for _ in range(2)]
     assert (len(dataset.test), dataset.val, dataset.image_size, dataset.channels) == (100, None, 224, 3)
     assert (dataset.mean, dataset.std) == ((0.5,) * 3, (0.25,) * 3)
-    for content, word in (("n1\n" * 100, "lists 1 classes"), ("\n".join([*chosen[:99], "n9"]), "n9")):
+    for content, word in (("n1\n" * 100, "has 1 classes"), ("\n".join([*chosen[:99], "n9"]), "n9")):
         listed.write_text(content)
         with pytest.raises(UserError, match=word):
             load_dataset("imagenet100", root=str(tmp_path), classes=str(listed))
