@@ -75,9 +75,9 @@ def search(
 
     `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
     """
+    from contune.embedding import search as find
+    from contune.embedding import write_search_page
     from contune.files import check_like, check_out
-    from contune.nearest import search as find
-    from contune.nearest import write_search_page
     from contune.report.page import GENERATOR
 
     if out is not None:

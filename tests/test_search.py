@@ -10,9 +10,8 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
-from contune.embedding import Embedded
+from contune.embedding import Embedded, Found, add_hits, write_search_page
 from contune.errors import UserError
-from contune.nearest import Found, add_hits, write_search_page
 
 
 @pytest.fixture(scope="module")
