@@ -111,6 +111,8 @@ def open_splits(
             return table_splits(tables, label_column)
         if find_shards(path):
             return parquet_splits(path, label_column)
+        if path.is_file():
+            raise UserError(f"{name_or_path!r} is neither a folder of images nor .parquet or .csv; unpack it first")
         if label_column is not None:
             raise UserError(f"a label column is only for parquet and CSV; {name_or_path!r} has no {TABLE_NAME}")
         return folder_splits(path)

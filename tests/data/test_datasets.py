@@ -28,7 +28,7 @@ def test_names_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("cifar1oo", {}, "did you mean .*cifar100"),
         ("/no/such/photos", {}, "no file or folder"),
         ("fotos/", {}, "relative to /"),
-        (str(tmp_path / "photos.zip"), {}, "cannot read"),
+        (str(tmp_path / "photos.zip"), {}, "unpack it"),
         (str(tmp_path / "loop"), {}, "loop"),
         ("digits", {"classes": "list.txt"}, "class list"),
         (str(tmp_path), {"label_column": "label"}, "label column"),
