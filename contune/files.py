@@ -88,8 +88,11 @@ def check_like(out: Path, *words: str) -> None:
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
     """Create a folder to which only this process may write. Disks without locks are not protected."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise unwritable(folder, error) from error
     try:
         with suppress(OSError):
             try:
