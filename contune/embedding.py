@@ -26,6 +26,7 @@ from contune.data import ImageSet
 from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
 from contune.data.folder import HIDDEN, JOINT, Rows, find_tables, folder_rows, path_as_text, read_rows
+from contune.data.images import num_workers
 from contune.data.memory import UNNAMED, open_memory
 from contune.data.parquet import find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
@@ -61,10 +62,11 @@ def open_source(images: Pictures, label_column: str | None = None) -> Source:
     path = expanded(images)
     if not os.path.lexists(path):
         raise no_such_place(str(images))
-    tables, shards = find_tables(path), find_shards(path)
+    tables = find_tables(path)
+    shards = [] if tables else find_shards(path)
     if label_column is not None and not tables and not shards:
         raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
-    if shards and not tables:
+    if shards:
         columns = [label_of(read_schema(shard), label_column, shard) for shard in shards]
         num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
         source = Source(num, map(_read_shard, shards, columns))
@@ -127,11 +129,11 @@ def embed(
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
-    return _embed(encoder, source, batch, choose_device(device), broken == "stop", workers)
+    return _embed(encoder, source, batch, choose_device(device), broken == "stop", num_workers(source.num, workers))
 
 
 def _embed(
-    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int | None
+    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int
 ) -> Iterator[Embedded]:
     spec, autocast = encoder.spec, choose_autocast("auto", device)
 

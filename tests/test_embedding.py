@@ -107,9 +107,9 @@ def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
     ("files", "labels"),
     [
         (("a.png", "b.png"), [[], []]),
-        (("train/x/a.png", "test/y/b.png"), [["x"], ["y"]]),
+        (("train/x/a.png", "test/y/b.png"), [["y"], ["x"]]),
         (("train/x/a.png", "zebra/b.png"), [["train"], ["zebra"]]),
-        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), [["x"], ["y"], ["zebra"]]),
+        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), [["y"], ["x"], ["zebra"]]),
         (("test/y/b.png", "c.png"), [[], ["y"]]),
         (("x/deep/a.png", "b.png"), [[], ["x"]]),
     ],

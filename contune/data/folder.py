@@ -130,16 +130,19 @@ def split_folders(folder: Path) -> dict[str, Path]:
 def folder_rows(folder: Path) -> Rows:
     """All images below a folder, class after class. The classes are the top folders, or those in folders of splits."""
     split_of = {path.name: split for split, path in split_folders(folder).items()}
-    found: list[tuple[list[str], str, str]] = []
+    start, depth = len(os.path.join(folder, "")), 2 if split_of else 1
+    by_folder: dict[tuple[str, ...], list[str]] = {}
     for path in visible_files(folder):
-        above = path.removeprefix(f"{folder}/").split("/")[:-1]
-        if above and above[0] in split_of:
-            found.append((above[1:2], path, split_of[above[0]]))
-        else:
-            found.append((above[:1], path, "" if split_of else "train"))
-    found.sort()
-    images = ImageSet(images=[path for _, path, _ in found], names=[path_as_text(path) for _, path, _ in found])
-    return Rows(images, [list(map(path_as_text, label)) for label, _, _ in found], [split for _, _, split in found])
+        by_folder.setdefault(tuple(path[start:].split("/", depth)[:-1]), []).append(path)
+    paths: list[str] = []
+    labels: list[list[str]] = []
+    splits: list[str] = []
+    for above, inside in sorted(by_folder.items()):
+        is_split = bool(above) and above[0] in split_of
+        paths += inside
+        labels += [list(map(path_as_text, above[1:] if is_split else above[:1]))] * len(inside)
+        splits += [split_of[above[0]] if is_split else "" if split_of else "train"] * len(inside)
+    return Rows(ImageSet(images=paths, names=list(map(path_as_text, paths))), labels, splits)
 
 
 def folder_splits(folder: Path) -> Splits:
@@ -169,7 +172,7 @@ def folder_splits(folder: Path) -> Splits:
 
 def path_as_text(path: str) -> str:
     """Tables and reports hold only text, so other bytes in a file name are written as \\xff."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def find_tables(path: Path) -> dict[str, Path]:
