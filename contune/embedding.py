@@ -272,7 +272,8 @@ def search(
         total, parts = int(pq.read_metadata(place).num_rows), read_embeddings(place, Path(run))
     k, num = min(k, max(total, 1)), 0
     # Images in memory are numbered, and the query is none of those it is compared with.
-    found = [Found(f"query {path}" if path.startswith(UNNAMED) else path, []) for path in asked.paths]
+    names = [f"query#{path.removeprefix(UNNAMED)}" if path.startswith(UNNAMED) else path for path in asked.paths]
+    found = [Found(name, []) for name in names]
     with progress("search", total, unit="image") as advance:
         for part in parts:
             num += len(part.paths)

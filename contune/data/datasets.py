@@ -131,8 +131,6 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
     Stratified: each class gives its share, rounded down, and the classes with the largest remainders give one more
     until `fraction` of the whole is held out. A class never gives its last image.
     """
-    if not 0 <= fraction < 1:
-        raise UserError(f"a held-out fraction of {fraction} is not possible; use at least 0 and below 1")
     generator = mixed_generator(seed, num)
     labels_N = torch.zeros(num, dtype=torch.int64) if labels is None or labels.dim() == 2 else labels
     _, inverse, counts = np.unique(labels_N.numpy(), return_inverse=True, return_counts=True)
