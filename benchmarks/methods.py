@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from train import IMAGE_SIZE, encoder_step, synthetic_trainer
 
 from contune.config import Config
-from contune.data.loader import Batch
+from contune.data.images import Batch
 from contune.recipes import find_recipe, ssl
 from contune.report.style import BLUE
 from contune.training.engine import can_capture

@@ -41,8 +41,7 @@ from common import (
 from torch import Tensor, nn
 
 from contune.config import Config
-from contune.data.images import ImageSet, Splits, Traits
-from contune.data.loader import Batch, ResidentLoader
+from contune.data.images import Batch, ImageSet, ResidentLoader, Splits, Traits
 from contune.device import Autocast, available_cores
 from contune.losses import tcl_loss
 from contune.models import EncoderSpec

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from contune.api import train as train
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
+    from contune.embedding import search as search
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.eval.retrieval import retrieval as retrieval
     from contune.losses import DCLLoss as DCLLoss
@@ -30,13 +31,12 @@ if TYPE_CHECKING:
     from contune.losses import triplet_loss as triplet_loss
     from contune.methods.base import encode_in_chunks as encode_in_chunks
     from contune.models import load_encoder as load_encoder
-    from contune.nearest import search as search
 
 __version__ = "0.1.0"
 
 _NAMES = {
     "contune.api": ("train",),
-    "contune.embedding": ("embed", "predict"),
+    "contune.embedding": ("embed", "predict", "search"),
     "contune.estimator": ("ContrastiveEncoder",),
     "contune.eval.retrieval": ("retrieval",),
     "contune.losses": (
@@ -45,7 +45,6 @@ _NAMES = {
     ),
     "contune.methods.base": ("encode_in_chunks",),
     "contune.models": ("load_encoder",),
-    "contune.nearest": ("search",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOME]

@@ -22,8 +22,7 @@ from contune.run import RunFolder
 from contune.training.setup import Own
 
 if TYPE_CHECKING:
-    from contune.embedding import Embedded, Predicted
-    from contune.nearest import Found
+    from contune.embedding import Embedded, Found, Predicted
 
 
 def train(
@@ -110,7 +109,7 @@ class Run:
 
     def search(self, images: Any, query: Any, **options: Any) -> "list[Found]":
         """`contune.search` with this run."""
-        from contune.nearest import search
+        from contune.embedding import search
 
         return search(self.folder, images, query, encoder=self.encoder, **options)
 

@@ -3,28 +3,26 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from contune.console import Finding, advice, fine, plural, progress, wrong
 from contune.data.datasets import open_splits
 from contune.data.decode import Broken, BrokenImageError, Header, peek, whole
-from contune.data.folder import IMAGE_SUFFIXES, visible_files
+from contune.data.folder import IMAGE_SUFFIXES, JOINT, find_tables, visible_files
 from contune.data.images import ImageSet, map_in_workers, num_workers
 from contune.data.parquet import find_shards
-from contune.data.table import JOINT, find_tables
 from contune.files import expanded
 
 LARGEST_COMPARED = 64
 """Pictures are compared at this many pixels per side, small square ones pixel by pixel."""
 SMALL_SIDE, UNBALANCED = 8, 10
 COLUMNS = ("split", "images", "broken", "classes", "images per class", "width × height", "format")
-_AT_ONCE = 64
 
 
 @dataclass(kw_only=True)
@@ -56,8 +54,7 @@ class SplitFacts:
         )
 
 
-@dataclass(frozen=True)
-class Copies:
+class Copies(NamedTuple):
     """Images that are the same picture, with the split and label of each."""
 
     names: tuple[str, ...]
@@ -74,18 +71,14 @@ class Check:
     """Files of a folder whose names are not those of images, by suffix."""
 
     def to_json(self) -> str:
-        splits = []
-        for split in self.splits:
-            broken = [broken._asdict() for broken in split.broken]
-            sides = [{"width": w, "height": h, "images": num} for (w, h), num in split.sides.most_common()]
-            splits.append(vars(split) | {"broken": broken, "sides": sides})
-        content = {
-            "path": self.path,
-            "findings": [asdict(finding) for finding in findings(self)],
-            "splits": splits,
-            "copies": [asdict(copies) for copies in self.copies],
-            "left_alone": dict(self.left_alone),
-        }
+        content = vars(self) | {"findings": list(map(vars, findings(self)))}
+        content["copies"] = [copies._asdict() for copies in self.copies]
+        content["splits"] = [
+            vars(split)
+            | {"broken": [broken._asdict() for broken in split.broken]}
+            | {"sides": [{"width": w, "height": h, "images": num} for (w, h), num in split.sides.most_common()]}
+            for split in self.splits
+        ]
         return json.dumps(content, indent=2) + "\n"
 
 
@@ -94,25 +87,17 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     splits = open_splits(path, label_column=label_column)
     facts: list[SplitFacts] = []
     seen: dict[bytes, list[tuple[str, str, str | None]]] = {}
-    for part, images in (("train", splits.train), ("val", splits.val), ("test", splits.test)):
-        if images is None:
-            continue
-        labels: list[list[str]] | None = None
-        if images.labels is not None:
-            rows = images.labels.nonzero().tolist() if images.labels.dim() == 2 else enumerate(images.labels.tolist())
-            labels = [[] for _ in range(len(images))]
-            for index, k in rows:
-                labels[index].append(splits.class_names[k])
-        found = SplitFacts(name=part, num=len(images), classes=dict.fromkeys(splits.class_names if labels else (), 0))
+    for part, images in splits.parts().items():
+        has_labels, names = images.labels is not None, images.label_names(splits.class_names)
+        found = SplitFacts(
+            name=part, num=len(images), classes=dict.fromkeys(splits.class_names if has_labels else (), 0)
+        )
         facts.append(found)
         num = num_workers(len(images), workers)
-        results = map_in_workers(
-            partial(inspect, images), range(len(images)), workers=num, at_once=_AT_ONCE, stop=False
-        )
+        inspected = map_in_workers(partial(inspect, images), range(len(images)), workers=num, at_once=64, stop=False)
         with progress(part, len(images), unit="image") as advance:
-            for index, one in enumerate(results):
-                name, own = images.names[index], [] if labels is None else labels[index]
-                advance(index + 1, f"{len(found.broken)} broken" if found.broken else "")
+            for number, (name, own, one) in enumerate(zip(images.names, names, inspected, strict=True), 1):
+                advance(number, f"{len(found.broken)} broken" if found.broken else "")
                 if isinstance(one, BrokenImageError):
                     found.broken.append(Broken(name, one.reason))
                     continue
@@ -126,11 +111,9 @@ def check(path: str, *, label_column: str | None = None, workers: int | None = N
     copies = [Copies(*zip(*group, strict=True)) for group in seen.values() if len(group) > 1]
     place = expanded(path)
     only_images = place.is_dir() and not find_shards(place) and not find_tables(place)
-    others = visible_files(place, ("",)) if only_images else []
-    suffixes = (
-        Path(file).suffix.lower() or "no ending" for file in others if not file.lower().endswith(IMAGE_SUFFIXES)
-    )
-    return Check(path=path, splits=facts, copies=copies, left_alone=Counter(suffixes))
+    endings = [Path(file).suffix.lower() for file in (visible_files(place, ("",)) if only_images else ())]
+    left_alone = Counter(ending or "no ending" for ending in endings if ending not in IMAGE_SUFFIXES)
+    return Check(path=path, splits=facts, copies=copies, left_alone=left_alone)
 
 
 def inspect(images: ImageSet, index: int) -> tuple[Header, bool, bytes]:
@@ -155,10 +138,8 @@ def findings(found: Check) -> Iterator[Finding]:
     reasons = Counter(broken.reason.partition(" (")[0] for split in found.splits for broken in split.broken)
     if reasons:
         most = "; ".join(f"{reason}: {num:,}" for reason, num in reasons.most_common(4))
-        yield wrong(
-            f"{reasons.total():,} of {plural(total, 'image')} cannot be decoded ({most}); "
-            "repair or remove them, or skip them in training with data.broken=skip"
-        )
+        fix = "repair or remove them, or train with data.broken=skip"
+        yield wrong(f"{reasons.total():,} of {plural(total, 'image')} cannot be decoded ({most}); {fix}")
     else:
         yield fine(f"all images decode ({total:,})")
 
@@ -167,19 +148,15 @@ def findings(found: Check) -> Iterator[Finding]:
     disputed = [copies for copies in found.copies if len(set(copies.labels) - {None}) > 1]
     if across:
         held = sum(split != "train" for copies in across for split in copies.splits)
-        yield wrong(
-            f"held-out images that are also in another split: {held:,}, such as {across[0].names[-1]!r}; "
-            "accuracies on them say nothing about new images, so remove them from one split"
-        )
+        fix = f"such as {across[0].names[-1]!r}; remove them from one split"
+        yield wrong(f"held-out images that are also in another split: {held:,}, {fix}")
     if disputed:
         one, other = disputed[0].names[:2]
         yield wrong(f"pictures in several classes: {len(disputed):,}, such as {one!r} and {other!r}; keep one label")
     if inside:
         surplus = sum(len(copies.names) - len(set(copies.splits)) for copies in inside)
-        yield advice(
-            f"copies of another image in the same split: {surplus:,}, such as {inside[0].names[1]!r}; "
-            "if a test split is held out, both sides may get one"
-        )
+        fix = f"such as {inside[0].names[1]!r}; if a test split is held out, both sides may get one"
+        yield advice(f"copies of another image in the same split: {surplus:,}, {fix}")
     if not found.copies:
         yield fine("no picture appears twice")
 
@@ -196,15 +173,11 @@ def findings(found: Check) -> Iterator[Finding]:
         if empty and split.name == "train":
             yield wrong(f"classes without a training image that decodes: {len(empty):,}, such as {empty[0]!r}")
         elif largest > UNBALANCED * max(1, smallest):
-            yield advice(
-                f"classes have from {smallest:,} to {largest:,} {split.name} images; "
-                "optim.balance=sampler gives each class its share of every batch"
-            )
+            fix = "optim.balance=sampler gives each class its share of every batch"
+            yield advice(f"classes have from {smallest:,} to {largest:,} {split.name} images; {fix}")
     if found.left_alone:
         kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))
-        yield advice(
-            f"files ignored because their names are not those of images: {found.left_alone.total():,} ({kinds})"
-        )
+        yield advice(f"files ignored, whose names are not those of images: {found.left_alone.total():,} ({kinds})")
 
 
 def _span(values: Any) -> str:

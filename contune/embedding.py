@@ -1,45 +1,44 @@
-"""Embed images with a trained encoder, and predict their classes.
+"""What a trained encoder is for: embed images, find the most similar ones, and predict classes.
 
 Worker processes decode the images, the device encodes them, and only a few batches are in memory at any time.
-Shapes: N images, B images of a batch, C channels, H height, W width, S side, D features, K classes.
+Shapes: N images, B images of a batch, Q queries, C channels, S side, D features, K classes.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+import torch.nn.functional as F
 from pyarrow.csv import write_csv
 
-from contune.console import progress
+from contune.console import plural, progress
 from contune.data import ImageSet
-from contune.data.datasets import BROKEN, no_such_place
+from contune.data.datasets import no_such_place
 from contune.data.decode import Broken, BrokenImageError
-from contune.data.folder import IMAGE_SUFFIXES, path_as_text, split_folders, visible_files
+from contune.data.folder import HIDDEN, JOINT, Rows, find_tables, folder_rows, path_as_text, read_rows
 from contune.data.images import num_workers
-from contune.data.memory import open_memory
-from contune.data.parquet import HIDDEN, find_shards, label_of, names_in_metadata, read_schema, read_shards
-from contune.data.table import JOINT, find_tables, read_rows
+from contune.data.memory import UNNAMED, open_memory
+from contune.data.parquet import find_shards, label_of, names_in_metadata, read_schema, read_shards
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, check_known
-from contune.files import atomic_file, check_like, check_out, expanded
+from contune.files import atomic_file, check_like, check_out, expanded, write_atomic
 from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
+from contune.report.page import render, thumbnail
 
-BATCH = 256
-DTYPES = ("float32", "float16")
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """A spreadsheet may run a cell that begins so; in a .csv such texts get a leading apostrophe."""
+MOST_QUERIES = 100
 _METADATA = "contune"
 
 Pictures = Any
@@ -47,71 +46,47 @@ Pictures = Any
 list of paths, PIL images or arrays (H, W, C), pixels, a torch or a Hugging Face dataset."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Images with their labels as text, in a fixed order. Parquet shards are opened one after the other."""
+class Source(NamedTuple):
+    """Images with their labels as text, in a fixed order."""
 
     num: int
-    parts: Sequence[Callable[[], tuple[ImageSet, list[str | None]]]]
-    """Each opens one part."""
+    parts: Iterable[tuple[ImageSet, list[list[str]]]]
+    """Images and the labels of each. Parquet shards are read one after the other, each when its turn comes."""
 
 
 def open_source(images: Pictures, label_column: str | None = None) -> Source:
-    labels: list[str | None]
-    if isinstance(images, str | Path):
-        path = expanded(images)
-        if not os.path.lexists(path):
-            raise no_such_place(str(images))
-        if tables := find_tables(path):
-            rows = read_rows(tables, label_column)
-            labels = [JOINT.join(parts) or None for parts in rows.labels]
-            return Source(len(labels), [lambda: (rows.images, labels)])
-        if shards := find_shards(path):
-            for shard in shards:
-                label_of(read_schema(shard), label_column, shard)
-            num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
-            if not num:
-                raise UserError(f"{str(images)!r} holds no row; fetch it again or choose another file")
-            return Source(num, [partial(_open_shard, shard, label_column) for shard in shards])
-        paths = visible_files(path, IMAGE_SUFFIXES) if path.is_dir() else [str(path)]
-        labels = _folder_labels(path, paths)
-        if not paths:
-            raise UserError(f"{str(images)!r} holds no image ({', '.join(IMAGE_SUFFIXES)}), no CSV and no parquet")
-        if label_column is not None:
-            raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
-        opened = ImageSet(images=paths, names=list(map(path_as_text, paths)))
-    else:
+    if not isinstance(images, str | Path):
         splits = open_memory(images, label_column)
-        opened, names = splits.train, splits.class_names
-        labels = [None] * len(opened) if opened.labels is None else [names[label] for label in opened.labels]
-    return Source(len(opened), [lambda: (opened, labels)])
+        return Source(len(splits.train), [(splits.train, splits.train.label_names(splits.class_names))])
+    path = expanded(images)
+    if not os.path.lexists(path):
+        raise no_such_place(str(images))
+    tables = find_tables(path)
+    shards = [] if tables else find_shards(path)
+    if label_column is not None and not tables and not shards:
+        raise UserError(f"the label column {label_column!r} is only for parquet and CSV; remove it")
+    if shards:
+        columns = [label_of(read_schema(shard), label_column, shard) for shard in shards]
+        num = sum(int(pq.read_metadata(shard).num_rows) for shard in shards)
+        source = Source(num, map(_read_shard, shards, columns))
+    else:
+        rows = Rows(ImageSet(images=[str(path)], names=[path_as_text(str(path))]), [[]], [""])
+        if tables or path.is_dir():
+            rows = read_rows(tables, label_column) if tables else folder_rows(path)
+        source = Source(len(rows.images), [rows[:2]])
+    if not source.num:
+        raise UserError(f"{str(images)!r} holds no image, nor rows of a CSV or of parquet")
+    return source
 
 
-def _open_shard(shard: str, label_column: str | None) -> tuple[ImageSet, list[str | None]]:
-    """With labels as text, as training names the classes; None for a row without a label."""
-    schema = read_schema(shard)
-    label = label_of(schema, label_column, shard)
-    names = names_in_metadata(schema, label)
+def _read_shard(shard: str, label: str | None) -> tuple[ImageSet, list[list[str]]]:
+    """With labels as text, as training names the classes; none for a row without a label."""
+    names = names_in_metadata(read_schema(shard), label)
     images, values = read_shards([shard], label)
     no_label = (None,) if names is None and any(value != HIDDEN for value in values) else (None, HIDDEN)
-    known = {str(position): name for position, name in enumerate(names or ())}
-
-    def text(value: Any) -> str | None:
-        if isinstance(value, list):
-            return JOINT.join(known.get(str(part), str(part)) for part in value) or None
-        return None if value in no_label else known.get(str(value), str(value))
-
-    return images, list(map(text, values))
-
-
-def _folder_labels(folder: Path, paths: Sequence[str]) -> list[str | None]:
-    """The class folder of each file, as in training; None for a file outside of any."""
-    if not folder.is_dir():
-        return [None]
-    inside = [Path(path).relative_to(folder).parts for path in paths]
-    splits = {part.name for part in split_folders(folder).values()}
-    folders = [parts[1:-1] if parts[0] in splits else parts[:-1] for parts in inside]
-    return [path_as_text(names[0]) if names else None for names in folders]
+    known = dict(enumerate(names or ()))
+    rows = [value if isinstance(value, list) else [value] for value in values]
+    return images, [[known.get(part, str(part)) for part in row if part not in no_label] for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +107,7 @@ def embed(
     run: str | Path | ImageEncoder,
     images: Pictures | Source,
     *,
-    batch: int = BATCH,
+    batch: int = 256,
     device: str = "auto",
     broken: str = "skip",
     workers: int | None = None,
@@ -148,45 +123,41 @@ def embed(
     raises with broken="stop". `workers` processes decode. [default: one per core] `label_column` chooses a column of a
     parquet file or of a Hugging Face dataset.
     """
-    check_known("value for broken images", broken, BROKEN)
+    check_known("value for broken images", broken, ("stop", "skip"))
     if batch < 1:
         raise UserError(f"batch={batch} is not possible; use 1 or more")
     encoder = run if isinstance(run, ImageEncoder) else load_encoder(run)
     source = images if isinstance(images, Source) else open_source(images, label_column)
-    place, num_processes = choose_device(device), num_workers(source.num, workers)
-    autocast, spec = choose_autocast("auto", place), encoder.spec
+    return _embed(encoder, source, batch, choose_device(device), broken == "stop", num_workers(source.num, workers))
 
-    def decoded() -> Iterator[tuple[str, str | None, np.ndarray | BrokenImageError]]:
-        for open_part in source.parts:
-            images, labels = open_part()
-            images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
-            size, stop = spec.image_size, broken == "stop"
-            pixels = images.decode_all(size, spec.channels, workers=num_processes, stop=stop)
-            yield from zip(images.names, labels, pixels, strict=True)
 
-    def embedded() -> Iterator[Embedded]:
-        encoder.to(place)
-        rows = decoded()
-        while part := list(islice(rows, min(batch, source.num))):
-            errors = [x for _, _, x in part if isinstance(x, BrokenImageError)]
-            good = [(name, label, x_CSS) for name, label, x_CSS in part if isinstance(x_CSS, np.ndarray)]
-            embeddings_BD = np.empty((0, encoder.num_features), np.float32)
-            if good:
-                x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(place)
-                with torch.no_grad(), evaluating(encoder), autocast():
-                    embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
-            finite_B = np.isfinite(embeddings_BD).all(axis=1)
-            if not finite_B.all():
-                name = good[int(finite_B.argmin())][0]
-                raise UserError(f"the features of {name!r} are not finite; the encoder diverged")
-            yield Embedded(
-                paths=[name for name, _, _ in good],
-                labels=[label for _, label, _ in good],
-                embeddings=embeddings_BD,
-                broken=[Broken(error.name, error.reason) for error in errors],
-            )
+def _embed(
+    encoder: ImageEncoder, source: Source, batch: int, device: torch.device, stop: bool, workers: int
+) -> Iterator[Embedded]:
+    spec, autocast = encoder.spec, choose_autocast("auto", device)
 
-    return embedded()
+    def read(images: ImageSet, labels: list[list[str]]) -> Iterator[tuple[str, list[str], Any]]:
+        images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
+        pixels = images.decode_all(spec.image_size, spec.channels, workers=workers, stop=stop)
+        return zip(images.names, labels, pixels, strict=True)
+
+    encoder.to(device)
+    rows = chain.from_iterable(starmap(read, source.parts))
+    while part := list(islice(rows, min(batch, source.num))):
+        good = [row for row in part if isinstance(row[2], np.ndarray)]
+        embeddings_BD = np.empty((0, encoder.num_features), np.float32)
+        if good:
+            x_BCSS = torch.from_numpy(np.stack([x_CSS for _, _, x_CSS in good])).to(device)
+            with torch.no_grad(), evaluating(encoder), autocast():
+                embeddings_BD = encoder(x_BCSS).float().cpu().numpy()
+        if not np.isfinite(embeddings_BD).all():
+            raise UserError(f"features are not finite between {good[0][0]!r} and {good[-1][0]!r}; the encoder diverged")
+        yield Embedded(
+            paths=[name for name, _, _ in good],
+            labels=[JOINT.join(labels) or None for _, labels, _ in good],
+            embeddings=embeddings_BD,
+            broken=[Broken(x.name, x.reason) for _, _, x in part if isinstance(x, BrokenImageError)],
+        )
 
 
 def none_decoded(broken: Sequence[Broken]) -> UserError:
@@ -201,15 +172,13 @@ def write_embeddings(
     The schema metadata `contune` names the encoder. `options` are those of `embed`. Returns the number of images and of
     features, and the broken images.
     """
-    check_known("dtype", dtype, DTYPES)
+    check_known("dtype", dtype, ("float32", "float16"))
     check_out(out, images, endings=[".parquet"])
     check_like(out, _METADATA, '"encoder"', "embedding")
     encoder, source = load_encoder(run), open_source(images, label_column)
     embedding = pa.list_(pa.from_numpy_dtype(dtype), encoder.num_features)
-    about = {"encoder": encoder_digest(run), "spec": asdict(encoder.spec)}
-    schema = pa.schema(
-        {"path": pa.string(), "label": pa.string(), "embedding": embedding}, {_METADATA: json.dumps(about)}
-    )
+    about = {_METADATA: json.dumps({"encoder": encoder_digest(run), "spec": asdict(encoder.spec)})}
+    schema = pa.schema({"path": pa.string(), "label": pa.string(), "embedding": embedding}, about)
     skipped: list[Broken] = []
     num = 0
     with (
@@ -246,21 +215,107 @@ def encoder_of(table: Path) -> str | None:
 
 def read_embeddings(table: Path, run: Path) -> Iterator[Embedded]:
     if encoder_digest(run) != encoder_of(table):
-        raise UserError(
-            f"{table} holds embeddings of another encoder than {run}; run `contune embed {run} IMAGES` again"
-        )
+        raise UserError(f"{table} is of another encoder than {run}; run `contune embed {run} IMAGES` again")
+    with pq.ParquetFile(table, pre_buffer=False) as file:
+        for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
+            column = rows["embedding"]
+            embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size).astype(np.float32)
+            yield Embedded(paths=rows["path"].to_pylist(), labels=rows["label"].to_pylist(), embeddings=embeddings_BD)
+
+
+@dataclass(frozen=True)
+class Hit:
+    path: str
+    label: str | None
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """A query and the images most similar to it, the nearest first."""
+
+    query: str
+    hits: list[Hit]
+
+
+def search(
+    run: str | Path,
+    images: Pictures,
+    query: Pictures,
+    *,
+    k: int = 10,
+    device: str = "auto",
+    workers: int | None = None,
+    skipped: list[Broken] | None = None,
+    encoder: ImageEncoder | None = None,
+) -> list[Found]:
+    """The `k` images most similar to each query, of equals the first, without the query's own file.
+
+    `images` is a table of embeddings that `contune embed` wrote, or images in any form that `contune.embed` takes.
+    `query` is an image, a folder of a few, or a few images in memory. Images that could not be decoded are added to
+    `skipped`. `encoder` is that of the run if it is loaded already.
+    """
+    if k < 1:
+        raise UserError(f"k={k} is not possible; use 1 or more")
+    encoder = encoder or load_encoder(run)
+    queries, skipped = open_source(query), [] if skipped is None else skipped
+    if queries.num > MOST_QUERIES:
+        raise UserError(f"{str(query)!r} holds more than {MOST_QUERIES} images; search for fewer at a time")
+    (asked,) = embed(encoder, queries, device=device, broken="stop")
+    asked_QD = F.normalize(torch.from_numpy(asked.embeddings), dim=1)
+    place = expanded(images) if isinstance(images, str | Path) else None
+    if place is None or encoder_of(place) is None:
+        source = open_source(images)
+        total, parts = source.num, embed(encoder, source, device=device, workers=workers)
+    else:
+        total, parts = int(pq.read_metadata(place).num_rows), read_embeddings(place, Path(run))
+    k, num = min(k, max(total, 1)), 0
+    # Images in memory are numbered, and the query is none of those it is compared with.
+    names = [f"query#{path.removeprefix(UNNAMED)}" if path.startswith(UNNAMED) else path for path in asked.paths]
+    found = [Found(name, []) for name in names]
+    with progress("search", total, unit="image") as advance:
+        for part in parts:
+            num += len(part.paths)
+            skipped += part.broken
+            sim_QB = asked_QD @ F.normalize(torch.from_numpy(part.embeddings), dim=1).T
+            add_hits(found, sim_QB.numpy(), part, k)
+            advance(num + len(skipped), "")
+    if skipped and not num:
+        raise none_decoded(skipped)
+    if not any(one.hits for one in found):
+        raise UserError(f"{str(images)!r} holds no image but the query; add more to compare it with")
+    return found
+
+
+def add_hits(found: Sequence[Found], sim_QB: np.ndarray, part: Embedded, k: int) -> None:
+    """Keep the `k` nearest of those found before and this part. A query's own file is skipped by whatever path."""
+    for one, sim_B in zip(found, sim_QB, strict=True):
+        file = os.path.realpath(one.query)
+        last = one.hits[-1].similarity if len(one.hits) == k else -np.inf
+        nearer = (index for index in np.argsort(-sim_B, kind="stable") if sim_B[index] > last)
+        hits = (Hit(part.paths[index], part.labels[index], float(sim_B[index])) for index in nearer)
+        new = islice((hit for hit in hits if os.path.realpath(hit.path) != file), k)
+        one.hits[:] = sorted([*one.hits, *new], key=lambda hit: -hit.similarity)[:k]
+
+
+def write_search_page(path: Path, found: Sequence[Found], *, run: str, images: str) -> None:
+    """One HTML page with the pictures, which needs no network."""
+    what = found[0].query if len(found) == 1 else plural(len(found), "image")
+    values = {"found": found, "run": run, "images": images, "thumbnail_at": _picture}
+    write_atomic(path, render("search.html", "search", f"Images most similar to {what}", **values))
+
+
+def _picture(path: str) -> str:
+    """The file, or the row of a parquet file; empty if there is none."""
+    shard, _, row = path.rpartition("#")
     try:
-        with pq.ParquetFile(table, pre_buffer=False) as file:
-            for rows in file.iter_batches(4096, columns=["path", "label", "embedding"]):
-                column = rows["embedding"]
-                embeddings_BD = column.flatten().to_numpy().reshape(len(rows), column.type.list_size)
-                yield Embedded(
-                    paths=rows["path"].to_pylist(),
-                    labels=rows["label"].to_pylist(),
-                    embeddings=embeddings_BD.astype(np.float32),
-                )
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{table} is damaged ({error}); run `contune embed {run} IMAGES` again") from error
+        if not os.path.exists(path) and row.isdecimal() and os.path.exists(shard):
+            images = read_shards([shard], None)[0].subset([int(row)])
+        else:
+            images = ImageSet(images=[path], names=[path])
+        return thumbnail(images, 0, 0, path)
+    except (UserError, IndexError):
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,18 +335,16 @@ class Predicted:
     @property
     def classes(self) -> list[str]:
         """The most probable class of each image; of several labels, the names of its `sets`, joined by '; '."""
-        if self.multilabel:
-            return [JOINT.join(labels) for labels in self.sets]
-        return [self.class_names[index] for index in self.probabilities.argmax(axis=1)]
+        return [JOINT.join(labels) for labels in self.sets]
 
     @property
     def sets(self) -> list[dict[str, float]]:
-        """The labels of each image that have a probability of 0.5 or more, the most probable first."""
-        by_rank_BK = np.argsort(-self.probabilities, axis=1, kind="stable")
-        return [
-            {self.class_names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5}
-            for rank_K, p_K in zip(by_rank_BK, self.probabilities, strict=True)
-        ]
+        """The most probable class of each image; of several labels, those of 0.5 or more, the most probable first."""
+        p_BK, names = self.probabilities, self.class_names
+        if not self.multilabel:
+            return [{names[k]: float(p_K[k])} for k, p_K in zip(p_BK.argmax(axis=1), p_BK, strict=True)]
+        ranked = zip(np.argsort(-p_BK, axis=1, kind="stable"), p_BK, strict=True)
+        return [{names[k]: float(p_K[k]) for k in rank_K if p_K[k] >= 0.5} for rank_K, p_K in ranked]
 
     def score(self) -> dict[str, Any] | None:
         """Compared with the labels, as an entry of result.json's `measures`; None if no label is a known class."""
@@ -353,11 +406,10 @@ def write_predictions(
         for part in predict(run, source, **options):
             parts.append(part)
             advance(sum(len(part.paths) + len(part.broken) for part in parts), "")
-    everything = Predicted(
+    everything = replace(
+        parts[0],
         paths=[path for part in parts for path in part.paths],
         labels=[label for part in parts for label in part.labels],
-        class_names=parts[0].class_names,
-        multilabel=parts[0].multilabel,
         probabilities=np.concatenate([part.probabilities for part in parts]),
         broken=[broken for part in parts for broken in part.broken],
     )
@@ -382,19 +434,18 @@ def _write_predictions(found: Predicted, path: Path, suffix: str) -> None:
         p_NK = p_NK.astype(np.float64).round(6)
     columns = [*(pa.array(column, pa.string()) for column in texts), p_NK.max(axis=1)]
     if found.multilabel:
-        sets = [{name: round(p, 6) for name, p in one.items()} for one in found.sets]
-        columns[3] = [JOINT.join(map(str, one.values())) if suffix == ".csv" else list(one.values()) for one in sets]
-        columns[2] = columns[2] if suffix == ".csv" else list(map(list, sets))
+        likely = [[round(p, 6) for p in labels.values()] for labels in found.sets]
+        columns[3] = [JOINT.join(map(str, each)) for each in likely] if suffix == ".csv" else likely
+        columns[2] = columns[2] if suffix == ".csv" else list(map(list, found.sets))
     table = pa.table(columns, names=PREDICTION_COLUMNS)
     if suffix == ".parquet":
         lists = pa.FixedSizeListArray.from_arrays(p_NK.reshape(-1), p_NK.shape[1])
         table = table.append_column("probabilities", lists)
         pq.write_table(table.replace_schema_metadata({"class_names": json.dumps(found.class_names)}), path)
     elif suffix == ".csv":
-        for name, p_N in zip(found.class_names, p_NK.T, strict=True):
-            table = table.append_column(f"p({name})", [p_N])
-        write_csv(table, path)
+        names = [*PREDICTION_COLUMNS, *(f"p({name})" for name in found.class_names)]
+        write_csv(pa.table([*table.columns, *p_NK.T], names=names), path)
     else:
-        lists = [{"probabilities": dict(zip(found.class_names, p_K, strict=True))} for p_K in p_NK.tolist()]
-        rows = [json.dumps(row | more) for row, more in zip(table.to_pylist(), lists, strict=True)]
+        by_class = pa.StructArray.from_arrays(list(p_NK.T), found.class_names)
+        rows = map(json.dumps, table.append_column("probabilities", by_class).to_pylist())
         path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")

@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 from contune.config import Config
 from contune.console import progress, redirected
 from contune.data import ImageSet
-from contune.data.loader import build_loader
+from contune.data.images import build_loader
 from contune.data.memory import open_memory
 from contune.device import choose_device
 from contune.errors import UserError
 from contune.eval.probes import extract_features
-from contune.files import make_parent, write_atomic
+from contune.files import write_atomic
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE, own_name
 from contune.recipes import for_method
@@ -133,7 +133,6 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         classes = self.classes_.tolist() if hasattr(self, "classes_") else None
         values = {"parameters": parameters, "classes": classes, "config": self.config_, "history": self.history_}
         text = json.dumps(values, indent=2, default=np.generic.item) + "\n"
-        make_parent(folder / ENCODER_FILE)
         save_encoder(folder / ENCODER_FILE, self.encoder_.backbone, self.encoder_.spec)
         write_atomic(folder / ESTIMATOR_FILE, text)
 

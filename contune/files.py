@@ -18,10 +18,11 @@ _ENDS = 2**16
 def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary path to write to, which replaces `path` once its content is on disk.
 
-    If writing fails, the previous file stays. A disk error becomes a UserError.
+    Creates the folder. If writing fails, the previous file stays. A disk error becomes a UserError.
     """
     part = path.with_name(path.name + PART)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         sync(part)
         part.replace(path)
@@ -36,14 +37,6 @@ def write_atomic(path: Path, content: str) -> None:
     """Write a text file atomically."""
     with atomic_file(path) as part:
         part.write_text(content, encoding="utf-8", newline="\n")
-
-
-def make_parent(path: Path) -> None:
-    """Create the folder that `path` is in."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def sync(path: Path) -> None:
@@ -65,24 +58,18 @@ def expanded(path: str | Path) -> Path:
 
 def check_new_folder(folder: Path, holds: str) -> None:
     """A command may start in `folder` only if it is new or empty. `holds` names what else it could contain."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; choose a folder with --out")
-    if folder.exists() and any(file.suffix != PART for file in folder.iterdir()):
-        raise UserError(f"{folder} is not empty and holds no {holds}; choose another folder with --out")
+    if folder.exists() and not (folder.is_dir() and all(file.suffix == PART for file in folder.iterdir())):
+        raise UserError(f"{folder} is a file, or not empty and holds no {holds}; choose another folder with --out")
 
 
-def check_out(out: Path, *inputs: str | Path, endings: Sequence[str]) -> None:
-    """An output file has a right ending, is none of the inputs, and adds no parquet to a folder that is read."""
-    if out.suffix.lower() not in endings:
-        raise UserError(f"--out {out} must end in {' or '.join(endings)}")
-    if out.is_dir():
-        raise UserError(f"--out {out} is a folder; choose a file")
-    for place in map(expanded, inputs):
-        if out.exists() and place.exists() and out.samefile(place):
-            raise UserError(f"--out {out} is also an input; choose another file")
-        is_inside = place.is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(place))
-        if is_inside and out.suffix.lower() == ".parquet":
-            raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
+def check_out(out: Path, images: str | Path, endings: Sequence[str]) -> None:
+    """An output file has a right ending, and adds no parquet to the folder of the images."""
+    if out.suffix.lower() not in endings or out.is_dir():
+        raise UserError(f"--out {out} must be a file that ends in {' or '.join(endings)}")
+    place = expanded(images)
+    is_inside = place.is_dir() and Path(os.path.realpath(out)).is_relative_to(os.path.realpath(place))
+    if is_inside and out.suffix.lower() == ".parquet":
+        raise UserError(f"--out {out} would become part of the input {place}; choose a file outside of it")
 
 
 def check_like(out: Path, *words: str) -> None:
@@ -100,16 +87,19 @@ def check_like(out: Path, *words: str) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Only one process at a time may write to `folder`. Disks without locks are not protected."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Create a folder to which only this process may write. Disks without locks are not protected."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise unwritable(folder, error) from error
     try:
         with suppress(OSError):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(
-                    f"another process writes to {folder}; wait for it, or choose another folder with --out"
-                ) from None
+                fix = "wait for it, or choose another folder with --out"
+                raise UserError(f"another process writes to {folder}; {fix}") from None
         yield
     finally:
         os.close(descriptor)  # releases the lock, as does the end of the process

@@ -25,7 +25,7 @@ from contune.config import Config
 from contune.console import plural, progress
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
-from contune.files import make_parent, write_atomic
+from contune.files import write_atomic
 from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
@@ -196,7 +196,6 @@ def sweep(
 
 def write_analysis(folder: Path, found: dict[str, Any]) -> None:
     """Write gradients.json, .png, .svg and .html into `folder`."""
-    make_parent(folder / NUMBERS_FILE)
     write_atomic(folder / NUMBERS_FILE, json.dumps(found, indent=2) + "\n")
     with matplotlib.rc_context(STYLE):
         figure = draw(found)

@@ -9,7 +9,7 @@ from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import check_new_folder, folder_lock, make_parent, write_atomic
+from contune.files import check_new_folder, folder_lock, write_atomic
 from contune.models.saved import ENCODER_FILE
 
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
@@ -48,7 +48,6 @@ class RunFolder:
     @contextmanager
     def opened(self, config: Config) -> Iterator[None]:
         """Create the folder, lock it against other processes, and save the config in it."""
-        make_parent(self.config_file)
         with folder_lock(self.path):
             config.save(self.config_file)
             yield

@@ -349,7 +349,6 @@ def tune(
     known = {OWN: own, AUTO: AUTO_VALUES, PAPER: PAPER_DEFAULTS[settings.supervised], SUPCON: SUPCON_VALUES}
     until = inf if minutes is None else time.monotonic() + 60 * minutes
     runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
-    folder.mkdir(parents=True, exist_ok=True)
     if how == "paper":
         paper_procedure(runner, supervised=settings.supervised)
     elif how == "advise":

@@ -106,20 +106,19 @@ def test_every_part_of_a_model_keeps_its_mode(run: Path, photos: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "labels"),
     [
-        (("a.png", "b.png"), [None, None]),
-        (("train/x/a.png", "test/y/b.png"), ["y", "x"]),
-        (("train/x/a.png", "zebra/b.png"), ["train", "zebra"]),
-        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), ["y", "x", "zebra"]),
-        (("test/y/b.png", "c.png"), [None, "y"]),
-        (("x/deep/a.png", "b.png"), [None, "x"]),
+        (("a.png", "b.png"), [[], []]),
+        (("train/x/a.png", "test/y/b.png"), [["y"], ["x"]]),
+        (("train/x/a.png", "zebra/b.png"), [["train"], ["zebra"]]),
+        (("train/x/a.png", "test/y/b.png", "zebra/c.png"), [["y"], ["x"], ["zebra"]]),
+        (("test/y/b.png", "c.png"), [[], ["y"]]),
+        (("x/deep/a.png", "b.png"), [[], ["x"]]),
     ],
 )
-def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[str | None]) -> None:
+def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels: list[list[str]]) -> None:
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(png(0))
-    (open_part,) = open_source(tmp_path).parts
-    assert open_part()[1] == labels
+    assert [found for _, found in open_source(tmp_path).parts] == [labels]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +133,13 @@ def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels
         ("x.parquet", {"label_column": "kind"}, "unknown label column"),
         ("nowhere", {}, "no file or folder"),
         ("empty", {}, "holds no image"),
-        ("none.parquet", {}, "holds no row"),
+        ("none.parquet", {}, "holds no image"),
         ("half.parquet", {}, "not a complete parquet file"),
         ("photos", {"broken": "ignore"}, "ignore"),
         ("photos", {"batch": 0}, "batch=0"),
         ("photos", {"device": "gpu"}, "gpu"),
         ("photos", {"device": "meta"}, "meta"),
         ("~nosuchuser/photos", {}, "no file or folder"),
-        ("photos", {"workers": -1}, "-1 workers"),
     ],
 )
 def test_bad_input(
@@ -211,7 +209,7 @@ def test_features_that_are_no_numbers_or_too_large(photos: Path, tmp_path: Path)
     assert "use float32" in outcome.err
     assert not (tmp_path / "e.parquet").exists()
     next(encoder.parameters()).data.fill_(float("nan"))
-    with pytest.raises(UserError, match=r"000\.png' are not finite"):
+    with pytest.raises(UserError, match=r"000\.png.* diverged"):
         list(library.embed(encoder, photos))
     with pytest.raises(UserError, match="run folder"):
         library.embed(torch.nn.Linear(2, 2), photos)  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ APPS = {
     "experiments",
     "export",
     "gradients",
-    "nearest",
     "report",
     "tune",
 }

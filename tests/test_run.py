@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from contune import device, files
+from contune import device
 from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
@@ -55,7 +55,7 @@ def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
 
 def test_runs_of_several_seeds(tmp_path: Path) -> None:
     for seed in (10, 2):
-        files.make_parent(seed_folder(tmp_path, seed) / "config.json")
+        seed_folder(tmp_path, seed).mkdir(parents=True)
         Config().save(seed_folder(tmp_path, seed) / "config.json")
     assert [run.path.name for run in RunFolder(tmp_path).runs()] == ["seed2", "seed10"]
     assert [run.path for run in RunFolder(tmp_path / "seed2").runs()] == [tmp_path / "seed2"]
@@ -82,7 +82,7 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert path.read_text() == "old"
     with pytest.raises(UserError, match="cannot write"):
-        files.make_parent(path / "folder" / "file")
+        write_atomic(path / "folder" / "file", "new")
 
 
 def test_which_paths_may_be_written(tmp_path: Path) -> None:
@@ -95,7 +95,6 @@ def test_which_paths_may_be_written(tmp_path: Path) -> None:
     for out, read in (
         (tmp_path / "new.txt", inputs),
         (inputs, inputs),
-        (table, table),
         (inputs / "deep" / "new.parquet", inputs),
         (tmp_path / "link" / "new.parquet", inputs),
     ):

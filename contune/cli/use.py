@@ -75,13 +75,13 @@ def search(
 
     `contune search runs/photos photos/ cat.jpg -k 20 --out cats.html`
     """
+    from contune.embedding import search as find
+    from contune.embedding import write_search_page
     from contune.files import check_like, check_out
-    from contune.nearest import search as find
-    from contune.nearest import write_search_page
     from contune.report.page import GENERATOR
 
     if out is not None:
-        check_out(out, images, query, endings=[".html"])
+        check_out(out, images, endings=[".html"])
         check_like(out, GENERATOR.format(kind="search"))
     skipped: list[Broken] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)

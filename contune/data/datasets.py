@@ -4,38 +4,35 @@ To add a named data set, write a function that returns its `Splits` and add a li
 Shapes: N images, K classes, C channels, H height, W width.
 """
 
-import gzip
 import os
-import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.console import plural, progress
+from contune.console import progress
 from contune.data.decode import Broken, BrokenImageError, Ranges, peek
-from contune.data.folder import folder_splits, holds_images, read_classes, visible_folders
-from contune.data.images import Dataset, ImageSet, Splits, Traits, joined, num_workers
+from contune.data.folder import TABLE_NAME, find_tables, folder_splits, table_splits, visible_files, visible_folders
+from contune.data.images import Dataset, ImageSet, Splits, Traits
 from contune.data.parquet import find_shards, parquet_splits
 from contune.data.sampler import mixed_generator
-from contune.data.table import TABLE_NAME, find_tables, table_splits
-from contune.errors import UserError, check_known, unknown
+from contune.errors import UserError, unknown
 from contune.files import expanded
 
-BROKEN = ("stop", "skip")
 NUM_SAMPLED, SAMPLE_SIZE = 2000, 64
 
 DATASETS: dict[str, Callable[[str | None, str | None, str | None], Splits]] = {
     "digits": lambda root, classes, label_column: digits_splits(),
-    "cifar10": lambda root, classes, label_column: cifar_splits("cifar10", root, label_column),
-    "cifar100": lambda root, classes, label_column: cifar_splits("cifar100", root, label_column),
-    "fmnist": lambda root, classes, label_column: fashion_splits(root, label_column),
+    "cifar10": lambda root, classes, label_column: torchvision_splits("cifar10", root, label_column),
+    "cifar100": lambda root, classes, label_column: torchvision_splits("cifar100", root, label_column),
+    "fmnist": lambda root, classes, label_column: torchvision_splits("fmnist", root, label_column),
     "imagenet100": lambda root, classes, label_column: imagenet100_splits(root, classes),
 }
 
@@ -49,7 +46,6 @@ def load_dataset(
     val_fraction: float = 0.0,
     test_fraction: float = 0.2,
     unseen_classes: float = 0.0,
-    split_seed: int = 0,
     broken: str = "stop",
     full_range: bool = False,
     channels: int | None = None,
@@ -68,53 +64,45 @@ def load_dataset(
     other arrays by their range, or with `full_range` by that of their type. `channels` is how many to read from files
     that may hold more. [default: their own] `imbalance` makes the training images long-tailed, see `long_tail`.
     """
-    check_known("value for broken images", broken, BROKEN)
-    if isinstance(source, Splits):
-        splits = source
-    else:
-        splits = open_splits(source, root=root, classes=classes, label_column=label_column)
+    splits = source if isinstance(source, Splits) else open_splits(source, label_column, root, classes)
     splits, skipped = _without_broken(splits, channels or 0) if broken == "skip" else (splits, ())
     splits, unseen = _without_classes(splits, unseen_classes) if unseen_classes else (splits, None)
-    train, test, val = splits.train, splits.test, splits.val
-    if test is None:
-        test, val = val, None
-    held_out = tuple(name for name, split in (("test", test), ("val", val)) if split is None)
-    if test is None:
-        train, test = _hold_out(train, test_fraction, split_seed)
-    if val is None:
-        train, val = _hold_out(train, val_fraction, split_seed)
+    train, held_out = splits.train, list[str]()
+    sets = {"test": splits.test, "val": splits.val} if splits.test is not None else {"test": splits.val, "val": None}
+    for part, fraction in (("test", test_fraction), ("val", val_fraction)):
+        if sets[part] is None:
+            held_out.append(part)
+            keep, held = holdout(train.labels, len(train), fraction, seed=0)
+            if len(held):
+                train, sets[part] = train.subset(keep), train.subset(held)
     if imbalance > 1:
         if train.labels is None or train.labels.dim() == 2:
             raise UserError("data.imbalance needs one label per image, which this data lacks; set it to 1")
         train = train.subset(long_tail(train.labels, imbalance))
     traits = splits.traits or measure(train, full_range, channels)
-    levels: dict[str, Any] = {"bits": traits.bits, "ranges": traits.ranges}
+    sets |= {"train": train, "unseen": unseen}
+    for part, images in sets.items():
+        sets[part] = images and replace(images, bits=traits.bits, ranges=traits.ranges)
     return Dataset(
         name="this data" if isinstance(source, Splits) else source,
-        train=replace(train, **levels),
-        test=None if test is None else replace(test, **levels),
-        val=None if val is None else replace(val, **levels),
         class_names=splits.class_names,
         **vars(traits),
+        **sets,  # type: ignore[arg-type]  # train is never None
         skipped=skipped,
-        unseen=None if unseen is None else replace(unseen, **levels),
-        held_out=held_out,
+        held_out=tuple(held_out),
     )
 
 
 def open_splits(
-    name_or_path: str, *, root: str | None = None, classes: str | None = None, label_column: str | None = None
+    name_or_path: str, label_column: str | None = None, root: str | None = None, classes: str | None = None
 ) -> Splits:
     """What the files hold, before anything is held out."""
-    path = expanded(name_or_path)
-    is_named = name_or_path in DATASETS
     if classes is not None and name_or_path != "imagenet100":
         raise UserError(f"a class list is only for imagenet100, not for {name_or_path!r}; remove it")
-    if root is not None and not is_named:
-        raise UserError(f"a root is only for named data sets, and {name_or_path!r} is a path; remove it")
     try:
-        if is_named:
+        if name_or_path in DATASETS:
             return DATASETS[name_or_path](root, classes, label_column)
+        path = expanded(name_or_path)
         if not path.exists():
             if path.name != name_or_path:
                 raise no_such_place(name_or_path)
@@ -126,10 +114,7 @@ def open_splits(
         if path.is_file():
             raise UserError(f"{name_or_path!r} is neither a folder of images nor .parquet or .csv; unpack it first")
         if label_column is not None:
-            raise UserError(
-                f"a label column is only for parquet and CSV, and {name_or_path!r} is a folder without "
-                f"{TABLE_NAME}; remove it"
-            )
+            raise UserError(f"a label column is only for parquet and CSV; {name_or_path!r} has no {TABLE_NAME}")
         return folder_splits(path)
     except OSError as error:
         raise UserError(f"cannot read {str(error.filename or name_or_path)!r}: {error.strerror or error}") from error
@@ -146,8 +131,6 @@ def holdout(labels: Tensor | None, num: int, fraction: float, seed: int) -> tupl
     Stratified: each class gives its share, rounded down, and the classes with the largest remainders give one more
     until `fraction` of the whole is held out. A class never gives its last image.
     """
-    if not 0 <= fraction < 1:
-        raise UserError(f"a held-out fraction of {fraction} is not possible; use at least 0 and below 1")
     generator = mixed_generator(seed, num)
     labels_N = torch.zeros(num, dtype=torch.int64) if labels is None or labels.dim() == 2 else labels
     _, inverse, counts = np.unique(labels_N.numpy(), return_inverse=True, return_counts=True)
@@ -187,41 +170,38 @@ def long_tail(labels_N: Tensor, imbalance: float) -> Tensor:
     return torch.cat(kept).sort().values
 
 
-def _hold_out(split: ImageSet, fraction: float, seed: int) -> tuple[ImageSet, ImageSet | None]:
-    keep, held = holdout(split.labels, len(split), fraction, seed)
-    return (split.subset(keep), split.subset(held)) if len(held) else (split, None)
-
-
 def _without_classes(splits: Splits, fraction: float) -> tuple[Splits, ImageSet]:
     """Hold out the last classes, as papers on metric learning do, with their images of all splits."""
     num, labels = len(splits.class_names), splits.train.labels
     num_seen = num - max(1, round(num * fraction))
     if labels is None or labels.dim() == 2 or len(labels[labels < num_seen].unique()) < 2:
-        raise UserError(
-            f"data.unseen_classes={fraction:g} needs one label per image and leaves two classes or more to train on; "
-            f"this data has {plural(num, 'class', 'es') if num else 'no labels'}"
-        )
+        raise UserError(f"data.unseen_classes={fraction:g} needs one label per image and two classes left to train on")
     kept: dict[str, ImageSet | None] = {}
     held: list[ImageSet] = []
-    for part in ("train", "test", "val"):
-        images: ImageSet | None = getattr(splits, part)
-        if images is not None and images.labels is not None:
+    for part, images in splits.parts().items():
+        if images.labels is not None:
             is_seen = images.labels < num_seen
             kept[part] = images.subset(is_seen.nonzero()[:, 0]) if is_seen.any() else None
             held.append(images.subset((~is_seen).nonzero()[:, 0]))
-    return replace(splits, class_names=splits.class_names[:num_seen], **kept), joined(held)  # type: ignore[arg-type]  # all three are ImageSets
+    pixels = [images.images for images in held if isinstance(images.images, Tensor)]
+    unseen = replace(
+        held[0],
+        images=torch.cat(pixels) if pixels else list(chain.from_iterable(images.images for images in held)),
+        labels=torch.cat([images.labels for images in held if images.labels is not None]),
+        names=list(chain.from_iterable(images.names for images in held)),
+    )
+    return replace(splits, class_names=splits.class_names[:num_seen], **kept), unseen  # type: ignore[arg-type]  # all three are ImageSets
 
 
 def _without_broken(splits: Splits, channels: int) -> tuple[Splits, tuple[Broken, ...]]:
     """Remove images that cannot be decoded, and list them. Distributed processes share the work."""
     skipped: list[Broken] = []
     kept: dict[str, ImageSet] = {}
-    for part in ("train", "test", "val"):
-        images: ImageSet | None = getattr(splits, part)
-        if images is None or isinstance(images.images, Tensor):
+    for part, images in splits.parts().items():
+        if isinstance(images.images, Tensor):
             continue
         indices = range(distributed.rank(), len(images), distributed.world_size())
-        decoded = images.decode_all(1, channels, workers=num_workers(len(images)), indices=indices)
+        decoded = images.subset(indices).decode_all(1, channels)
         found: dict[int, str] = {}
         with progress(f"check {part}", len(indices), unit="image") as advance:
             for number, (index, x_CSS) in enumerate(zip(indices, decoded, strict=True), 1):
@@ -245,26 +225,22 @@ def measure(train: ImageSet, full_range: bool = False, channels: int | None = No
     if isinstance(sample.images, Tensor):
         image_size, found = min(sample.images.shape[2:]), {sample.images.shape[1]}
     else:
-        named = zip(sample.images, sample.names, strict=True)
-        headers = [peek(source, name, channels or 0, full_range=full_range) for source, name in named]
+        read = partial(peek, channels=channels or 0, full_range=full_range)
+        headers = list(map(read, sample.images, sample.names))
         image_size = Counter(min(header.width, header.height) for header in headers).most_common(1)[0][0]
         found = {header.channels for header in headers}
         bits = 16 if full_range else max(header.bits for header in headers) or 16
-        ranges = widest([header.ranges for header in headers if header.ranges])
+        all_ranges = [header.ranges for header in headers if header.ranges]
+        if len(set(map(len, all_ranges))) > 1:  # gray and color are mixed: a single range
+            all_ranges = [(limits,) for each in all_ranges for limits in each]
+        limits_of_channels = [zip(*each, strict=True) for each in zip(*all_ranges, strict=True)]
+        ranges = tuple((min(low), max(high)) for low, high in limits_of_channels)
         sample = replace(sample, bits=bits, ranges=ranges)
     if channels is None and len(found) > 1 and found != {1, 3}:
-        numbers = " and ".join(map(str, sorted(found)))
-        raise UserError(f"the images have {numbers} channels; use images that have the same ones")
+        raise UserError(f"the images have {' and '.join(map(str, sorted(found)))} channels; use images with the same")
     channels = channels or max(found)
     mean, std = moments(sample.resident(min(SAMPLE_SIZE, image_size), channels).numpy())
     return Traits(image_size=image_size, channels=channels, mean=mean, std=std, bits=bits, ranges=ranges)
-
-
-def widest(found: Sequence[Ranges]) -> Ranges:
-    """The range of each channel over all pictures; a single one if gray and color are mixed."""
-    if len({len(ranges) for ranges in found}) > 1:
-        found = [(limits,) for ranges in found for limits in ranges]
-    return tuple((min(low), max(high)) for low, high in (zip(*each, strict=True) for each in zip(*found, strict=True)))
 
 
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -285,7 +261,7 @@ def digits_splits() -> Splits:
     x_N1HW = torch.from_numpy(bunch.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
     labels = torch.from_numpy(bunch.target).long()
     half = len(labels) // 2
-    everything = ImageSet(images=x_N1HW, labels=labels, names=[f"digits#{row}" for row in range(1797)])
+    everything = ImageSet(images=x_N1HW, labels=labels, names=list(map("digits#{}".format, range(1797))))
     return Splits(
         train=everything.subset(range(half)),
         test=everything.subset(range(half, len(labels))),
@@ -300,85 +276,49 @@ def search_places(root: str | None) -> list[Path]:
     return [expanded(place) for place in ([root] if root is not None else usual) if place]
 
 
-def named_parquet(name: str, root: str | None, label_column: str | None, traits: Traits, reader: str) -> Splits:
-    """The shards of a named data set in `place/name`, or directly in a root that the user gave.
+TORCHVISION = {
+    "cifar10": ("CIFAR10", "cifar-10-batches-py", 32, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "cifar100": ("CIFAR100", "cifar-100-python", 32, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    "fmnist": ("FashionMNIST", "FashionMNIST/raw", 28, (0.5,), (0.5,)),
+}
+"""torchvision's reader, the folder with its files, and the literature's image size, mean and standard deviation."""
 
-    Without any, the error names torchvision's `reader`, which can download the data.
+
+def torchvision_splits(name: str, root: str | None, label_column: str | None) -> Splits:
+    """The files as torchvision downloads them, or the data set's parquet shards in `place/name` or in a given root.
+
+    torchvision compares CIFAR's checksums before it unpickles anything.
     """
+    reader, folder, size, mean, std = TORCHVISION[name]
+    traits = Traits(image_size=size, channels=len(mean), mean=mean, std=std)
     places = search_places(root)
+    for place in [*places, *(place.absolute().parent for place in places)]:
+        if (place / folder).is_dir():
+            return replace(_read_torchvision(name, reader, place), traits=traits)
     for path in [*(place / name for place in places), *([] if root is None else places)]:
         if path.exists() and find_shards(path):
             return replace(parquet_splits(path, label_column), traits=traits)
     raise UserError(
-        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; "
-        f"run torchvision.datasets.{reader}({str(places[0])!r}, download=True), "
-        f"or put its Hugging Face parquet shards in {places[0] / name}, or name another folder with data.path"
+        f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; name a folder with "
+        f"data.path, or run torchvision.datasets.{reader}({str(places[0])!r}, download=True)"
     )
 
 
-CIFAR = {
-    "cifar10": Traits(image_size=32, channels=3, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010)),
-    "cifar100": Traits(image_size=32, channels=3, mean=(0.5071, 0.4867, 0.4408), std=(0.2675, 0.2565, 0.2761)),
-}
-
-
-def cifar_splits(name: str, root: str | None, label_column: str | None) -> Splits:
-    """The unpacked archive, or parquet. torchvision compares the archive's checksums before it unpickles anything."""
+def _read_torchvision(name: str, reader: str, place: Path) -> Splits:
     from contune.device import torchvision  # takes a second to import
 
-    reader = getattr(torchvision.datasets, name.upper())
-    places = [folder for place in search_places(root) for folder in (place, place.absolute().parent)]
-    folder = next((place for place in places if (place / reader.base_folder).is_dir()), None)
-    if folder is None:
-        return named_parquet(name, root, label_column, CIFAR[name], name.upper())
-    try:
-        train, test = (reader(folder, train=is_train) for is_train in (True, False))
-    except RuntimeError as error:
-        where = str(folder / reader.base_folder)
-        raise UserError(f"a file in {where!r} is missing or damaged; unpack the CIFAR archive again") from error
-    parts = [
-        ImageSet(
-            images=torch.from_numpy(part.data).permute(0, 3, 1, 2),
-            labels=torch.tensor(part.targets),
-            names=[f"{name}/{split}#{row}" for row in range(len(part))],
-        )
-        for split, part in (("train", train), ("test", test))
-    ]
-    return Splits(train=parts[0], test=parts[1], class_names=tuple(train.classes), traits=CIFAR[name])
-
-
-def fashion_splits(root: str | None, label_column: str | None) -> Splits:
-    """Fashion-MNIST from its four idx files, or parquet."""
-    from contune.device import torchvision  # takes a second to import
-
-    class_names = tuple(torchvision.datasets.FashionMNIST.classes)
-    traits = Traits(image_size=28, channels=1, mean=(0.5,), std=(0.5,))
-    names = ("FashionMNIST/raw", "raw", "fashion-mnist", "fmnist", ".")
-    for folder in (place / name for place in search_places(root) for name in names):
-        if any(folder.glob("train-images-idx3-ubyte*")):
-            train, test = (_read_fashion(folder, prefix) for prefix in ("train", "t10k"))
-            return Splits(train=train, test=test, class_names=class_names, traits=traits)
-    return named_parquet("fmnist", root, label_column, traits, "FashionMNIST")
-
-
-def _read_fashion(folder: Path, prefix: str) -> ImageSet:
-    """The idx files of a split, plain or gzipped: bytes after headers of 16 and 8 bytes."""
-    try:
-        x_N1HW = _read_bytes(folder / f"{prefix}-images-idx3-ubyte")[16:].reshape(-1, 1, 28, 28)
-        labels_N = _read_bytes(folder / f"{prefix}-labels-idx1-ubyte")[8:]
-        if len(x_N1HW) != len(labels_N):
-            raise ValueError("images and labels do not match")
-    except (EOFError, OSError, ValueError, zlib.error) as error:
-        raise UserError(
-            f"cannot read the {prefix} files in {str(folder)!r} ({error}); fetch all four files again"
-        ) from error
-    names = [f"{folder / prefix}-images-idx3-ubyte#{row}" for row in range(len(labels_N))]
-    return ImageSet(images=torch.from_numpy(x_N1HW), labels=torch.from_numpy(labels_N).long(), names=names)
-
-
-def _read_bytes(path: Path) -> np.ndarray:
-    content = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
-    return np.frombuffer(bytearray(content), dtype=np.uint8)
+    sets: list[ImageSet] = []
+    for split in ("train", "test"):
+        try:
+            part = getattr(torchvision.datasets, reader)(place, train=split == "train")
+            x_NHWC, labels_N = torch.as_tensor(part.data), torch.as_tensor(part.targets)
+            assert len(x_NHWC) == len(labels_N)
+        except Exception as error:  # damaged files make torchvision raise nearly anything
+            raise UserError(f"the {split} files of {name} in {str(place)!r} are damaged; fetch them again") from error
+        names = [f"{name}/{split}#{row}" for row in range(len(labels_N))]
+        x_NCHW = x_NHWC.permute(0, 3, 1, 2) if x_NHWC.dim() == 4 else x_NHWC[:, None]
+        sets.append(ImageSet(images=x_NCHW, labels=labels_N.long(), names=names))
+    return Splits(train=sets[0], test=sets[1], class_names=tuple(part.classes))
 
 
 def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
@@ -390,28 +330,21 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
     places = [place / name for place in search_places(root) for name in (".", "imagenet100", "imagenet")]
     folder = next((place for place in places if (place / "train").is_dir() and (place / "val").is_dir()), None)
     if folder is None:
-        raise UserError(
-            f"imagenet100 was not found: none of {', '.join(map(str, places))} has both train/ and val/; "
-            "get ImageNet from https://image-net.org/download.php and name its folder with data.path"
-        )
+        fix = "get ImageNet from https://image-net.org/download.php and name its folder with data.path"
+        raise UserError(f"imagenet100 was not found: {', '.join(map(str, places))} lack train/ or val/; {fix}")
     if classes is None:
         wnids = {path.name for path in visible_folders(folder / "train")}
     else:
         listed = expanded(classes).read_text(encoding="utf-8").splitlines()
         wnids = {words[0] for words in (line.split("#")[0].split() for line in listed) if words}
     if len(wnids) != 100:
-        where = f"{str(folder / 'train')!r} has" if classes is None else f"{classes!r} lists"
-        raise UserError(f"{where} {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
+        where = classes or folder / "train"
+        raise UserError(f"{where} has {len(wnids)} classes, not 100; list one wnid per line in a file for data.classes")
     class_names = tuple(sorted(wnids))
-    places = [folder / part / wnid for part in ("train", "val") for wnid in class_names]
-    absent = next((place for place in places if not holds_images(place)), None)
-    if absent is not None:
-        raise UserError(
-            f"there are no images in {str(absent)!r}; unpack ImageNet again, or correct the list of classes"
-        )
-    return Splits(
-        train=read_classes(folder / "train", class_names),
-        test=read_classes(folder / "val", class_names),
-        class_names=class_names,
-        traits=Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3),
-    )
+    sets: list[ImageSet] = []
+    for part in ("train", "val"):
+        files = [visible_files(folder / part / wnid) for wnid in class_names]
+        paths, labels = list(chain(*files)), torch.arange(100).repeat_interleave(torch.tensor(list(map(len, files))))
+        sets.append(ImageSet(images=paths, labels=labels, names=paths))
+    traits = Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
+    return Splits(train=sets[0], test=sets[1], class_names=class_names, traits=traits)

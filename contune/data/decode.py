@@ -9,14 +9,13 @@ Shapes: V pieces of a picture, C channels, H height, W width, S side of a square
 import io
 import json
 import logging
-import os
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -44,38 +43,24 @@ _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
 _EXTRA_SAMPLES = 338
 """The TIFF tag that says what channels beyond gray or color are; 0: something other than transparency."""
-_TURNED = (5, 6, 7, 8)
-"""EXIF orientations that swap height and width."""
 _UNREADABLE_EXIF = (SyntaxError, ValueError, KeyError, TypeError, struct.error)
 """Then the picture itself is fine and keeps its stored orientation."""
 
 
-class ByteRange(NamedTuple):
-    """A picture file inside an open file."""
-
-    file: Any
-    """Anything with `fileno()`."""
-    start: int
-    length: int
-
-
-Stored = str | bytes | ByteRange | Image.Image | np.ndarray
+Stored = str | bytes | Image.Image | np.ndarray
 Encoded = Stored | Callable[[], Stored]
-"""A picture file: its path, its bytes, or where its bytes are; an open picture; an array of its values; or a function
-that returns one of these."""
+"""A picture file: its path or its bytes; an open picture; an array of its values; or a function that returns one."""
 Ranges = tuple[tuple[float, float], ...]
 """For each channel, or for all of them, the values that become the levels 0 and 255."""
-
-
-FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
+_FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
 
 
 class BrokenImageError(UserError):
-    """An image that cannot be decoded. `reason` fits into a list of many."""
+    """An image that cannot be decoded. `reason` fits into a list of many; `_naming` adds the name."""
 
-    def __init__(self, name: str, reason: str, fix: str = FIX) -> None:
-        super().__init__(name, reason, fix)
-        self.name, self.reason, self.fix = name, reason, fix
+    def __init__(self, reason: str, fix: str = _FIX, name: str = "") -> None:
+        super().__init__(reason, fix, name)
+        self.reason, self.fix, self.name = reason, fix, name
 
     def __str__(self) -> str:
         return f"{self.name!r} {self.reason}; {self.fix}"
@@ -137,21 +122,30 @@ def decode_pieces(
 
     channels: 0 for its own. ranges: of an array; None for its own.
     """
-    picture = open_picture(source, name, channels)
-    if isinstance(picture, np.ndarray):
-        x_HWC = with_channels(to_levels(picture, name, ranges), channels, name)
-        height, width = x_HWC.shape[:2]
-        return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
-    with picture as image:
-        if size is None:
-            return _load(image, name, channels, bits)[None]
-        turned = False
-        with _naming(name), suppress(*_UNREADABLE_EXIF):
-            turned = image.getexif().get(ExifTags.Base.Orientation) in _TURNED
-        width, height = image.size[::-1] if turned else image.size
-        pieces = cut(height, width)
-        x_HWC = _load(image, name, channels, bits, reduction(pieces, size))
-        return cut_out(x_HWC, pieces, height, width, size)
+    with _naming(name):
+        picture = open_picture(source, channels)
+        if isinstance(picture, np.ndarray):
+            return pieces_of(to_levels(picture, ranges), name, cut, size, channels)
+        with picture as image:
+            if size is None:
+                return _load(image, channels, bits)[None]
+            width, height = image.size
+            with suppress(*_UNREADABLE_EXIF):
+                if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):  # they swap height and width
+                    width, height = height, width
+            pieces = cut(height, width)
+            return cut_out(_load(image, channels, bits, reduction(pieces, size)), pieces, height, width, size)
+
+
+def pieces_of(x_HWC: np.ndarray, name: str, cut: Cut, size: int | None, channels: int) -> np.ndarray:
+    """As `decode_pieces`, of uint8 pixels: gray and color become each other, other channels must fit."""
+    height, width, own = x_HWC.shape
+    if channels not in (0, own):
+        if {own, channels} != set(_MODES):
+            fix = "use images with the same channels, and set data.channels to their number"
+            raise BrokenImageError(f"has {plural(own, 'channel')}, not {channels}", fix, name)
+        x_HWC = to_array(Image.fromarray(x_HWC[..., 0] if own == 1 else np.ascontiguousarray(x_HWC)), channels)
+    return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
 
 
 class Header(NamedTuple):
@@ -174,25 +168,25 @@ def peek(source: Encoded, name: str, channels: int = 0, *, full_range: bool = Fa
 
     full_range: instead of an array's own ranges, those of its type; 0 to 1 for floats.
     """
-    picture = open_picture(source, name, channels)
-    if isinstance(picture, np.ndarray):
-        height, width, own = picture.shape
-        ranges: Ranges = ()
-        if picture.dtype not in (np.uint8, np.bool_):
-            limits = np.iinfo(picture.dtype) if picture.dtype.kind in "iu" else None
-            whole_type = (0.0, 1.0) if limits is None else (float(limits.min), float(limits.max))
-            ranges = (whole_type,) * own if full_range else value_ranges(picture)
-        return Header(width, height, "array", own, 0, ranges)
-    with picture as image:
-        bits = 0
-        if image.mode.startswith("I;16"):
-            with _naming(name):
+    with _naming(name):
+        picture = open_picture(source, channels)
+        if isinstance(picture, np.ndarray):
+            height, width, own = picture.shape
+            ranges: Ranges = ()
+            if picture.dtype not in (np.uint8, np.bool_):
+                limits = np.iinfo(picture.dtype) if picture.dtype.kind in "iu" else None
+                whole_type = (0.0, 1.0) if limits is None else (float(limits.min), float(limits.max))
+                ranges = (whole_type,) * own if full_range else value_ranges(picture)
+            return Header(width, height, "array", own, 0, ranges)
+        with picture as image:
+            bits = 0
+            if image.mode.startswith("I;16"):
                 largest = int(np.asarray(image).max())
-            bits = max(8, largest.bit_length()) if largest < 4096 else 16
-        return Header(image.width, image.height, image.format or "", _own_channels(image), bits)
+                bits = max(8, largest.bit_length()) if largest < 4096 else 16
+            return Header(image.width, image.height, image.format or "", _own_channels(image), bits)
 
 
-def open_picture(source: Encoded, name: str, channels: int = 0) -> Image.Image | np.ndarray:
+def open_picture(source: Encoded, channels: int = 0) -> Image.Image | np.ndarray:
     """Read the header. Refuses pictures that would take too much memory to decode.
 
     Returns values (H, W, C) for pictures that Pillow has no mode for, and for a number of channels other than 1 and 3.
@@ -200,97 +194,83 @@ def open_picture(source: Encoded, name: str, channels: int = 0) -> Image.Image |
     if callable(source):
         source = source()
     if isinstance(source, np.ndarray):
-        return _as_picture(source, name, any_order=True)
+        return _as_picture(source, any_order=True)
     if isinstance(source, Image.Image):
-        with _naming(name):
-            image = ImageOps.exif_transpose(source)
+        image = ImageOps.exif_transpose(source)
     else:
-        content = _read_bytes(source, name)
-        with _naming(name):
-            if content.startswith(b"\x93NUMPY"):
-                return _as_picture(np.load(io.BytesIO(content), allow_pickle=False), name, any_order=True)
-            if content[128:132] == b"DICM":
-                return _as_picture(_read_dicom(content, name), name)
-            if is_tiff := content[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
-                for reader in ("PIL.TiffImagePlugin", "tifffile"):  # they log what they find odd about a file
-                    logging.getLogger(reader).disabled = True
-            try:
-                image = Image.open(io.BytesIO(content), formats=_TRUSTED)
-            except UnidentifiedImageError:
-                if is_tiff:
-                    return _as_picture(_read_tiff(content, name), name)
-                raise
-            _check_size(image.height, image.width, name)
-            has_more = is_tiff and not channels and 0 in image.tag_v2.get(_EXTRA_SAMPLES, ())  # type: ignore[attr-defined]
-            if has_more or (is_tiff and channels not in (0, *_MODES)):
-                return _as_picture(_read_tiff(content, name), name)
+        content = source if isinstance(source, bytes) else Path(source).read_bytes()
+        if content.startswith(b"\x93NUMPY"):
+            return _as_picture(np.load(io.BytesIO(content), allow_pickle=False), any_order=True)
+        if content[128:132] == b"DICM":
+            return _as_picture(_read_dicom(content))
+        if is_tiff := content[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+            for reader in ("PIL.TiffImagePlugin", "tifffile"):  # they log what they find odd about a file
+                logging.getLogger(reader).disabled = True
+        try:
+            image = Image.open(io.BytesIO(content), formats=_TRUSTED)
+        except UnidentifiedImageError:
+            if is_tiff:
+                return _as_picture(_read_tiff(content))
+            raise
+        _check_size(image.height, image.width)
+        has_more = is_tiff and not channels and 0 in image.tag_v2.get(_EXTRA_SAMPLES, ())  # type: ignore[attr-defined]
+        if has_more or (is_tiff and channels not in (0, *_MODES)):
+            return _as_picture(_read_tiff(content))
     is_wide_pgm = image.format == "PPM" and image.mode == "I"
     if channels not in (0, *_MODES) or (image.mode in ("I", "F") and not is_wide_pgm):
-        with _naming(name):
-            image.load()
-            with suppress(*_UNREADABLE_EXIF):
-                image = ImageOps.exif_transpose(image)
-            return _as_picture(np.asarray(image), name)
+        return _as_picture(np.asarray(image))
     return image
 
 
-def _check_size(height: int, width: int, name: str) -> None:
+def _check_size(height: int, width: int) -> None:
     if not height * width:
-        raise BrokenImageError(name, "has no pixels")
-    most = Image.MAX_IMAGE_PIXELS
-    if (most is not None and height * width > most) or max(height, width) > LONGEST_SIDE:
+        raise BrokenImageError("has no pixels")
+    if height * width > (Image.MAX_IMAGE_PIXELS or np.inf) or max(height, width) > LONGEST_SIDE:
         raise Image.DecompressionBombError  # Pillow itself only warns up to twice as many
 
 
-def _as_picture(x: np.ndarray, name: str, *, any_order: bool = False) -> np.ndarray:
+def _as_picture(x: np.ndarray, *, any_order: bool = False) -> np.ndarray:
     """(H, W, C) from (H, W) or (H, W, C); in any order also from (C, H, W), where the first axis is the shortest."""
     x = x[:, :, None] if x.ndim == 2 else x
     if any_order and x.ndim == 3 and x.shape[0] < min(x.shape[1:]):
         x = x.transpose(1, 2, 0)
     if x.ndim != 3 or not 1 <= x.shape[2] <= MOST_CHANNELS or x.dtype.kind not in "buif":
         fix = f"save height × width × up to {MOST_CHANNELS} channels of numbers"
-        raise BrokenImageError(name, f"has the shape {x.shape} and the type {x.dtype}", fix)
-    with _naming(name):
-        _check_size(x.shape[0], x.shape[1], name)
+        raise BrokenImageError(f"has the shape {x.shape} and the type {x.dtype}", fix)
+    _check_size(x.shape[0], x.shape[1])
     return x
 
 
-def _read_tiff(content: bytes, name: str) -> np.ndarray:
+def _read_tiff(content: bytes) -> np.ndarray:
     """(H, W, C) of the first series: channels may be samples of a pixel, planes or pages."""
-    try:
-        import tifffile
-    except ImportError:
-        reason = "needs tifffile for these channels or values (pip install 'contune[tiff]')"
-        raise BrokenImageError(name, reason, "install it") from None
+    import tifffile
+
     with tifffile.TiffFile(io.BytesIO(content)) as file:
         series = file.series[0]
         rows, columns = series.axes.index("Y"), series.axes.index("X")
         height, width = series.shape[rows], series.shape[columns]
-        _check_size(height, width, name)
+        _check_size(height, width)
         if series.size > MOST_CHANNELS * height * width:
-            raise BrokenImageError(name, f"has {series.size // (height * width)} channels or pages", "save fewer")
+            raise BrokenImageError(f"has {series.size // (height * width)} channels or pages", "save fewer")
         return np.moveaxis(series.asarray(), (rows, columns), (0, 1)).reshape(height, width, -1)
 
 
-def _read_dicom(content: bytes, name: str) -> np.ndarray:
+def _read_dicom(content: bytes) -> np.ndarray:
     """Rescaled values as float32. With a window, its levels as uint8. Color as it is. Bright is always high."""
-    try:
-        import pydicom
-    except ImportError:
-        raise BrokenImageError(name, "needs pydicom (pip install 'contune[dicom]')", "install it") from None
+    import pydicom
     from pydicom.pixels.processing import apply_modality_lut, apply_windowing
     from pydicom.pixels.utils import pixel_array
 
     file = pydicom.dcmread(io.BytesIO(content))
     num_frames = int(file.get("NumberOfFrames") or 1)
     if num_frames > 1:
-        raise BrokenImageError(name, f"has {num_frames} frames", "save each frame as a file")
-    _check_size(file.Rows, file.Columns, name)
+        raise BrokenImageError(f"has {num_frames} frames", "save each frame as a file")
+    _check_size(file.Rows, file.Columns)
     stored = pixel_array(file)
     if file.SamplesPerPixel > 1:
         return stored
     if file.PhotometricInterpretation not in ("MONOCHROME1", "MONOCHROME2"):
-        raise BrokenImageError(name, f"has {file.PhotometricInterpretation} pixels", "save it as gray or RGB")
+        raise BrokenImageError(f"has {file.PhotometricInterpretation} pixels", "save it as gray or RGB")
     lowest = -(2 ** (file.BitsStored - 1)) if file.PixelRepresentation else 0
     limits = np.array([lowest, lowest + 2**file.BitsStored - 1])
     low, high = apply_modality_lut(limits, file).astype(np.float32)
@@ -300,7 +280,7 @@ def _read_dicom(content: bytes, name: str) -> np.ndarray:
         x_HW = apply_windowing(x_HW, file)
     if file.PhotometricInterpretation == "MONOCHROME1":  # its low values are bright
         x_HW = low + high - x_HW
-    return to_levels(x_HW[:, :, None], name, ((low, high),)) if has_window else x_HW
+    return to_levels(x_HW[:, :, None], ((low, high),)) if has_window else x_HW
 
 
 def value_ranges(x_HWC: np.ndarray) -> Ranges:
@@ -310,7 +290,7 @@ def value_ranges(x_HWC: np.ndarray) -> Ranges:
     return tuple((float(low), float(high)) for low, high in zip(low_C, high_C, strict=True))
 
 
-def to_levels(x_HWC: np.ndarray, name: str, ranges: Ranges | None) -> np.ndarray:
+def to_levels(x_HWC: np.ndarray, ranges: Ranges | None) -> np.ndarray:
     """uint8: each channel's range as 0 to 255, values outside clipped, NaN as 0. uint8 values stay as they are.
 
     ranges: None for the picture's own; () if the encoder has seen no such pictures, which is an error.
@@ -322,36 +302,14 @@ def to_levels(x_HWC: np.ndarray, name: str, ranges: Ranges | None) -> np.ndarray
     ranges = value_ranges(x_HWC) if ranges is None else ranges
     if len(ranges) not in (1, x_HWC.shape[2]):
         known = f"{len(ranges)} channels of such values" if ranges else "8 or 16 bits per channel"
-        fix = "save it like the training images"
-        raise BrokenImageError(name, f"has {x_HWC.shape[2]} × {x_HWC.dtype} pixels; training saw {known}", fix)
+        reason = f"has {x_HWC.shape[2]} × {x_HWC.dtype} pixels; training saw {known}"
+        raise BrokenImageError(reason, "save it like the training images")
     low_C, high_C = np.array(ranges, dtype=np.float64).T
     scale_C = np.where(high_C > low_C, 1 / np.where(high_C > low_C, high_C - low_C, 1), 0)
     with np.errstate(over="ignore", invalid="ignore"):
         share_HWC = (x_HWC - low_C) * scale_C
     levels_HWC: np.ndarray = np.nan_to_num(share_HWC, nan=0.0, posinf=1.0, neginf=0.0).clip(0, 1) * 255
     return levels_HWC.round().astype(np.uint8)
-
-
-def with_channels(x_HWC: np.ndarray, channels: int, name: str) -> np.ndarray:
-    """uint8 pixels with so many channels: gray and color become each other, anything else must fit. 0: as they are."""
-    own = x_HWC.shape[2]
-    if channels in (0, own):
-        return x_HWC
-    if {own, channels} != set(_MODES):
-        fix = "use images with the same channels, and set data.channels to their number"
-        raise BrokenImageError(name, f"has {plural(own, 'channel')}, not {channels}", fix)
-    return to_array(Image.fromarray(x_HWC[..., 0] if own == 1 else np.ascontiguousarray(x_HWC)), channels)
-
-
-def _read_bytes(source: str | bytes | ByteRange, name: str) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    if isinstance(source, ByteRange):
-        return os.pread(source.file.fileno(), source.length, source.start)
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise BrokenImageError(name, f"cannot be read: {error.strerror or error}") from error
 
 
 def _own_channels(image: Image.Image) -> int:
@@ -379,9 +337,10 @@ def cut_out(x_HWC: np.ndarray, pieces: Sequence[Piece], height: int, width: int,
     or an export gets.
     """
     cut_VSSC = np.empty((len(pieces), size, size, x_HWC.shape[2]), dtype=np.uint8)
+    down, across = x_HWC.shape[0] / height, x_HWC.shape[1] / width
     for piece, out_SSC in zip(pieces, cut_VSSC, strict=True):
-        top, bottom = _span(piece.top, piece.height, x_HWC.shape[0], height)
-        left, right = _span(piece.left, piece.width, x_HWC.shape[1], width)
+        top, bottom = round(piece.top * down), round((piece.top + piece.height) * down)
+        left, right = round(piece.left * across), round((piece.left + piece.width) * across)
         box_HWC = x_HWC[max(0, top) : bottom, max(0, left) : right]
         if min(piece.top, piece.left) < 0:
             bars = (max(0, -top), max(0, bottom - x_HWC.shape[0])), (max(0, -left), max(0, right - x_HWC.shape[1]))
@@ -397,45 +356,45 @@ def cut_out(x_HWC: np.ndarray, pieces: Sequence[Piece], height: int, width: int,
     return cut_VSSC
 
 
-def _span(start: int, length: int, num: int, num_full: int) -> tuple[int, int]:
-    """start..start+length of `num_full` pixels, in a row that was reduced to `num`."""
-    scale = num / num_full
-    return round(start * scale), round((start + length) * scale)
-
-
-def _load(image: Image.Image, name: str, channels: int, bits: int, reduced_by: int = 1) -> np.ndarray:
+def _load(image: Image.Image, channels: int, bits: int, reduced_by: int = 1) -> np.ndarray:
     """Decode to uint8 (H, W, C), upright. 16-bit files keep the highest 8 of `bits`; transparent pixels turn white."""
-    with _naming(name):
-        channels = channels or _own_channels(image)
-        if reduced_by > 1:
-            image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
-        is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
-        image.load()
-        with suppress(*_UNREADABLE_EXIF):
-            image = ImageOps.exif_transpose(image)
-        if image.mode.startswith("I;16") or is_wide_pgm:
-            shift = 8 if is_wide_pgm else bits - 8
-            image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
-        if image.has_transparency_data:
-            white = Image.new("RGBA", image.size, "white")
-            image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-        return to_array(image, channels)
+    channels = channels or _own_channels(image)
+    if reduced_by > 1:
+        image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
+    is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
+    image.load()
+    with suppress(*_UNREADABLE_EXIF):
+        image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I;16") or is_wide_pgm:
+        shift = 8 if is_wide_pgm else bits - 8
+        image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return to_array(image, channels)
 
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Readers without warnings about odd metadata. Whatever they raise becomes a BrokenImageError."""
+    """Readers without warnings about odd metadata. What they raise becomes a BrokenImageError with this name."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module=r"(PIL|pydicom|tifffile)\b")
             yield
-    except BrokenImageError:
+    except BrokenImageError as error:
+        raise BrokenImageError(error.reason, error.fix, name) from error
+    except UserError:  # of a function that returns the picture
         raise
-    except UnidentifiedImageError as error:
-        raise BrokenImageError(name, "is not an image in a known format") from error
-    except Image.DecompressionBombError as error:
-        most = f"over {Image.MAX_IMAGE_PIXELS:,} pixels, or {LONGEST_SIDE:,} on a side"
-        raise BrokenImageError(name, f"is too large to decode safely ({most})", "shrink it") from error
+    except ImportError as error:
+        reason = f"needs {error.name} (pip install 'contune[tiff,dicom]')"
+        raise BrokenImageError(reason, "install it", name) from error
     except Exception as error:  # damaged files make readers raise nearly anything
         reason = f"is damaged ({' '.join(str(error).split()) or type(error).__name__})"
-        raise BrokenImageError(name, reason) from error
+        if isinstance(error, UnidentifiedImageError):
+            reason = "is not an image in a known format"
+        elif isinstance(error, Image.DecompressionBombError):
+            most = f"over {Image.MAX_IMAGE_PIXELS:,} pixels, or {LONGEST_SIDE:,} on a side"
+            reason = f"is too large to decode safely ({most})"
+        elif isinstance(error, OSError) and error.strerror:
+            reason = f"cannot be read: {error.strerror}"
+        raise BrokenImageError(reason, name=name) from error

@@ -1,6 +1,6 @@
-"""Sets of images by index, and the worker processes that decode them.
+"""Sets of images by index, the worker processes that decode them, and the batches of images on the device.
 
-Shapes: N images, V pieces of one, C channels, H height, W width, S side of a square.
+Shapes: N images, B of a batch, V pieces or views of one, C channels, H height, W width, S side of a square.
 """
 
 import os
@@ -14,39 +14,33 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from multiprocessing import parent_process
 from multiprocessing.util import get_temp_dir
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from contune.data.decode import (
-    RESIZES,
-    Broken,
-    BrokenImageError,
-    Cut,
-    Encoded,
-    Ranges,
-    cut_out,
-    decode_pieces,
-    whole,
-    with_channels,
-)
+from contune.console import Advance
+from contune.data.decode import RESIZES, Broken, BrokenImageError, Cut, Encoded, Ranges, decode_pieces, pieces_of, whole
 from contune.device import core_share
 from contune.errors import UserError
 
-Progress = Callable[[int, int], None]
-"""Called with the number of images done and their total."""
+if TYPE_CHECKING:
+    from contune.data.augment.simaugment import Crops
+
+Batch = tuple[Tensor, Tensor | None]
+"""uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
 
 FEW = 256
 """Up to this many images are decoded by this process: starting workers would take longer."""
 MOST_WORKERS = 32
 """Each worker holds a few batches, and machines with more cores are usually shared."""
 _TASK_BYTES = 2**22
+_BATCHES_AT_ONCE = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,9 +69,9 @@ class ImageSet:
         positions, images = np.asarray(indices, dtype=np.int64), self.images
         return replace(
             self,
-            images=images[positions] if isinstance(images, Tensor) else [images[i] for i in positions],
+            images=images[positions] if isinstance(images, Tensor) else list(map(images.__getitem__, positions)),
             labels=None if self.labels is None else self.labels[positions],
-            names=[self.names[i] for i in positions],
+            names=list(map(self.names.__getitem__, positions)),
         )
 
     def as_seen_with(self, resize: str, bits: int, ranges: Ranges) -> "ImageSet":
@@ -92,39 +86,40 @@ class ImageSet:
         if not isinstance(self.images, Tensor):
             source, name = self.images[index], self.names[index]
             return decode_pieces(source, name, cut, size=size, channels=channels, bits=self.bits, ranges=self.ranges)
-        x_HWC = with_channels(self.images[index].permute(1, 2, 0).numpy(), channels, self.names[index])
-        height, width = x_HWC.shape[:2]
-        return x_HWC[None] if size is None else cut_out(x_HWC, cut(height, width), height, width, size)
+        return pieces_of(self.images[index].permute(1, 2, 0).numpy(), self.names[index], cut, size, channels)
 
     def decode(self, index: int, size: int | None, channels: int) -> np.ndarray:
         """One image as uint8 (C, S, S); a size of None keeps its own height and width."""
         return np.ascontiguousarray(self.pieces(index, self.cut, size, channels)[0].transpose(2, 0, 1))
 
     def decode_all(
-        self, size: int, channels: int, *, workers: int, indices: Sequence[int] | None = None, stop: bool = False
+        self, size: int, channels: int, *, workers: int | None = None, stop: bool = False
     ) -> Iterator[np.ndarray | BrokenImageError]:
-        """`decode` of all images, or those at `indices`, by worker processes.
-
-        In place of a broken image comes its error; with `stop`, it is raised.
-        """
+        """`decode` of all images, by worker processes. Instead of a broken image comes its error; `stop` raises it."""
         at_once = max(1, min(64, _TASK_BYTES // max(1, channels * size * size)))
         decode = partial(self.decode, size=size, channels=channels)
-        tasks = range(len(self)) if indices is None else indices
-        return map_in_workers(decode, tasks, workers=workers, at_once=at_once, stop=stop)
+        workers = num_workers(len(self), workers)
+        return map_in_workers(decode, range(len(self)), workers=workers, at_once=at_once, stop=stop)
 
-    def resident(
-        self, size: int, channels: int, progress: Progress | None = None, workers: int | None = None
-    ) -> Tensor:
+    def resident(self, size: int, channels: int, advance: Advance | None = None, workers: int | None = None) -> Tensor:
         """All images as uint8 (N, C, size, size). Pixels that already have this shape are not copied."""
         if isinstance(self.images, Tensor) and self.images.shape[1:] == (channels, size, size):
             return self.images
-        num = len(self)
-        x_NCSS: np.ndarray = np.empty((num, channels, size, size), dtype=np.uint8)
-        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=num_workers(num, workers), stop=True)):
+        x_NCSS: np.ndarray = np.empty((len(self), channels, size, size), dtype=np.uint8)
+        for number, x_CSS in enumerate(self.decode_all(size, channels, workers=workers, stop=True)):
             x_NCSS[number] = x_CSS
-            if progress is not None:
-                progress(number + 1, num)
+            if advance is not None:
+                advance(number + 1, "")
         return torch.from_numpy(x_NCSS)
+
+    def label_names(self, class_names: Sequence[str]) -> list[list[str]]:
+        """Of each image, the names of its labels; none without labels."""
+        names: list[list[str]] = [[] for _ in self.names]
+        if self.labels is not None:
+            rows = enumerate(self.labels.tolist()) if self.labels.dim() == 1 else self.labels.nonzero().tolist()
+            for index, label in rows:
+                names[index].append(class_names[label])
+        return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,37 +147,27 @@ class Splits:
     test: ImageSet | None = None
     val: ImageSet | None = None
     class_names: tuple[str, ...] = ()
+    """Empty without labels."""
     traits: Traits | None = None
     """None if the literature has no standard values; they are measured then."""
 
+    def parts(self) -> dict[str, ImageSet]:
+        """The splits that there are, by name."""
+        parts = {"train": self.train, "test": self.test, "val": self.val}
+        return {name: images for name, images in parts.items() if images is not None}
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dataset(Traits):
+class Dataset(Splits, Traits):
     """A data set ready to train on."""
 
     name: str
-    train: ImageSet
-    test: ImageSet | None
-    val: ImageSet | None
-    class_names: tuple[str, ...]
-    """Empty without labels."""
     skipped: tuple[Broken, ...] = ()
     """Broken images that were left out."""
     unseen: ImageSet | None = None
     """All images of classes that were held out as a whole; their labels continue those of `class_names`."""
     held_out: tuple[str, ...] = ()
     """Which of `test` and `val` were drawn from the training images."""
-
-
-def joined(parts: Sequence[ImageSet]) -> ImageSet:
-    """The images of several sets of the same kind, one after the other."""
-    pixels = [part.images for part in parts if isinstance(part.images, Tensor)]
-    return replace(
-        parts[0],
-        images=torch.cat(pixels) if pixels else [source for part in parts for source in part.images],
-        labels=torch.cat([part.labels for part in parts if part.labels is not None]),
-        names=[name for part in parts for name in part.names],
-    )
 
 
 def distinct(class_names: Iterable[str]) -> tuple[str, ...]:
@@ -238,11 +223,8 @@ def map_in_workers(
 
 def num_workers(num_images: int, workers: int | None = None) -> int:
     """The given number, else the default, or none for a few images."""
-    if workers is None:
-        return 0 if num_images <= FEW else default_workers()
-    if not 0 <= workers <= FEW:
-        raise UserError(f"{workers} workers are not possible; use 0 to {FEW}")
-    return workers
+    default = 0 if num_images <= FEW else default_workers()
+    return default if workers is None else workers
 
 
 def default_workers() -> int:
@@ -275,3 +257,84 @@ def _end_with_parent() -> None:
         time.sleep(1)
     shutil.rmtree(get_temp_dir(), ignore_errors=True)  # the sockets over which tensors are sent
     os._exit(1)
+
+
+def build_loader(
+    images: ImageSet,
+    *,
+    size: int,
+    channels: int,
+    device: torch.device,
+    resident_gib: float,
+    workers: int | None = None,
+    advance: Advance | None = None,
+) -> "Loader":
+    """All images on the device if they need at most `resident_gib`, else decoded as needed by `workers` processes."""
+    if len(images) * channels * size * size <= resident_gib * 2**30:
+        return ResidentLoader(images.resident(size, channels, advance, workers).to(device), images.labels)
+    return StreamLoader(images, size=size, channels=channels, device=device, workers=workers)
+
+
+class ResidentLoader:
+    """A data set as one uint8 tensor on the device. A batch is an index operation."""
+
+    def __init__(self, images_NCHW: Tensor, labels_N: Tensor | None) -> None:
+        self.images_NCHW = images_NCHW
+        self.labels_N = None if labels_N is None else labels_N.to(images_NCHW.device)
+
+    def __len__(self) -> int:
+        return len(self.images_NCHW)
+
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
+        """One batch for each tensor of indices, in order. The arguments are read ahead of their use.
+
+        `crops` are ignored: the images here are squashed already, so the device crops them.
+        """
+        waiting = iter(indices)
+        # Copy many indices at once: a copy per batch would make the host wait each time.
+        while parts := list(islice(waiting, _BATCHES_AT_ONCE)):
+            on_device = torch.cat(parts).to(self.images_NCHW.device).split(list(map(len, parts)))
+            for indices_B in on_device:
+                yield self.images_NCHW[indices_B], None if self.labels_N is None else self.labels_N[indices_B]
+
+
+class StreamLoader:
+    """A data set too large for the device. Worker processes decode and crop batches ahead of their use."""
+
+    def __init__(
+        self, images: ImageSet, *, size: int, channels: int, device: torch.device, workers: int | None
+    ) -> None:
+        self.images, self.size, self.channels, self.device = images, size, channels, device
+        self.labels_N = None if images.labels is None else images.labels.to(device)
+        self.workers = num_workers(len(images), workers)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, indices: Iterable[Tensor], crops: "Iterable[Crops] | None" = None) -> Iterator[Batch]:
+        """As `ResidentLoader`. Workers start and end with this call, so ask for all epochs at once.
+
+        With `crops`, one per batch, workers cut every view out of the whole picture.
+        """
+        with_crops = ((indices_B, None) for indices_B in indices) if crops is None else zip(indices, crops, strict=True)
+        tasks = ((indices_B.tolist(), chosen) for indices_B, chosen in with_crops)
+        pinned = self.device.type == "cuda"  # then the host does not wait for the copies
+        for images, labels_B in map_in_workers(self._read, tasks, workers=self.workers, pinned=pinned):
+            images = images.to(self.device, non_blocking=True).movedim(-1, -3)
+            images = images.clone(memory_format=torch.contiguous_format)  # `contiguous` keeps odd strides of 1 channel
+            yield images, None if labels_B is None else labels_B.to(self.device, non_blocking=True)
+
+    def _read(self, task: "tuple[list[int], Crops | None]") -> Batch:
+        """One batch, in a worker; channels last, as decoders write them."""
+        indices, crops = task
+        own = self.images
+        images = [
+            own.pieces(index, own.cut if crops is None else partial(crops.pieces, number), self.size, self.channels)
+            for number, index in enumerate(indices)
+        ]
+        images_VBSSC = torch.from_numpy(np.stack(images, axis=1))
+        return images_VBSSC[0] if crops is None else images_VBSSC, None if own.labels is None else own.labels[indices]
+
+
+Loader = ResidentLoader | StreamLoader
+"""A split of a data set that returns batches by index."""

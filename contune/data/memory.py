@@ -19,9 +19,9 @@ from torch import Tensor
 from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
-from contune.data.folder import SPLIT_NAMES, folder_splits, path_as_text
+from contune.data.folder import SPLIT_OF, folder_splits, labeled, path_as_text
 from contune.data.images import ImageSet, Splits
-from contune.data.parquet import image_column, label_of, labeled, names_in_metadata
+from contune.data.parquet import image_column, label_of, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded
 
@@ -41,23 +41,19 @@ def open_memory(data: Any, label_column: str | None = None) -> Splits:
         a torch `Dataset` of images or of pairs (image, label)
         a Hugging Face `Dataset` with a column of images and perhaps one of labels; `label_column` names an unusual one
     """
-    parts = _by_split(data) if isinstance(data, Mapping) else {"train": data}
-    sets: dict[str, ImageSet] = {}
-    values: dict[str, list[Any]] = {}
-    names: dict[str, tuple[str, ...] | None] = {}
-    for split, part in parts.items():
-        sets[split], labels, names[split] = _read(part, label_column)
-        if not len(sets[split]):
-            raise UserError(f"the {split} split has no image; pass one or more")
-        if labels is not None:
-            values[split] = labels
-    return labeled(sets, values, names["train"], "the labels")
+    parts: dict[str, Any] = {"train": data}
+    if isinstance(data, Mapping):  # other names are ignored, as in a folder of parquet files
+        parts = {SPLIT_OF[str(name)]: part for name, part in data.items() if str(name) in SPLIT_OF}
+    if "train" not in parts:
+        raise UserError(f"there is no 'train' among the splits {', '.join(map(str, data))}; pass one of them alone")
+    read = {split: _read(part, label_column) for split, part in parts.items()}
+    return labeled({split: each[:2] for split, each in read.items()}, read["train"][2], "the labels")
 
 
 def digest_of(splits: Splits) -> str:
     """Eight characters that differ for other images: from all labels and pixels, or 32 pictures that need decoding."""
     digest = hashlib.sha256(repr(splits.class_names).encode())
-    for images in filter(None, (splits.train, splits.test, splits.val)):
+    for images in splits.parts().values():
         digest.update(str(len(images)).encode())
         if images.labels is not None:
             digest.update(images.labels.numpy().tobytes())
@@ -94,10 +90,7 @@ def to_pixels(images: Any) -> Tensor:
     if isinstance(images, Tensor):
         x = (images.float() if images.is_floating_point() else images).detach().cpu().numpy()
     else:
-        try:
-            x = np.asarray(images)
-        except ValueError:
-            raise UserError("images of several sizes are no array; pass a list of PIL images or paths") from None
+        x = np.asarray(images)
     shape, dtype = x.shape, x.dtype
     if x.ndim == 3 and shape[2] not in (1, 3):  # else it is probably one image
         x = x[:, None]
@@ -108,22 +101,20 @@ def to_pixels(images: Any) -> Tensor:
     is_float = np.issubdtype(dtype, np.floating)
     if x.ndim != 4 or x.shape[1] > MOST_CHANNELS or 0 in shape or not (is_float or dtype == np.uint8):
         raise UserError(
-            f"images must be a path, a list of paths or PIL images, a dataset, or pixels; got {type(images).__name__} "
-            f"of shape {shape} and type {dtype}. Pixels are uint8, or floats from 0 to 1, of shape (N, H, W), "
-            f"(N, H, W, C) or (N, C, H, W) with up to {MOST_CHANNELS} channels"
+            f"images must be a path, a list of paths or PIL images, a dataset, or pixels (N, H, W), (N, H, W, C) or "
+            f"(N, C, H, W) of uint8 or of floats from 0 to 1; got {type(images).__name__} of shape {shape} and {dtype}"
         )
     if is_float:
-        low, high = float(x.min()), float(x.max())
-        if not 0 <= low <= high <= 1:
-            raise UserError(
-                f"images of {dtype} must be between 0 and 1, and these are between {low:.3g} and {high:.3g}; "
-                "convert them to uint8, and leave the normalization to contune"
-            )
+        if not 0 <= x.min() <= x.max() <= 1:
+            raise UserError(f"images of {dtype} must be between 0 and 1; contune does the normalization")
         x = (x * 255).round().astype(np.uint8)
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def _read(part: Any, label_column: str | None) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+_Part = tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]
+
+
+def _read(part: Any, label_column: str | None) -> _Part:
     """The images, a label for each, and the names that integer labels stand for."""
     if isinstance(part, tuple) and len(part) == 2:
         images, labels = _read(part[0], label_column)[0], np.asarray(part[1]).tolist()
@@ -135,27 +126,20 @@ def _read(part: Any, label_column: str | None) -> tuple[ImageSet, list[Any] | No
     if isinstance(part, torch.utils.data.Dataset):
         return _read_items(part)
     if isinstance(part, str | Path):
-        return _read_folder(expanded(part))
+        folder = expanded(part)
+        splits = folder_splits(folder) if folder.is_dir() else None
+        if splits is None or splits.test is not None or splits.val is not None:
+            raise UserError(f"{str(part)!r} is not a folder with a single split of images, such as a folder 'train'")
+        named = splits.train.label_names(splits.class_names)
+        return splits.train, [name for names in named for name in names] or None, None
     if isinstance(part, Sequence) and len(part) and isinstance(part[0], str | Path | Image.Image | np.ndarray):
         return listed(part), None, None
     pixels_NCHW = to_pixels(part)
     return ImageSet(images=pixels_NCHW, names=_numbered(len(pixels_NCHW))), None, None
 
 
-def _read_folder(folder: Path) -> tuple[ImageSet, list[Any] | None, None]:
-    if not folder.is_dir():
-        raise UserError(f"{str(folder)!r} is not a folder; use a folder of images or a list of paths")
-    splits = folder_splits(folder)
-    if splits.test is not None or splits.val is not None:
-        raise UserError(f"{str(folder)!r} holds several splits; choose one, such as {str(folder / 'train')!r}")
-    labels = splits.train.labels
-    return splits.train, None if labels is None else [splits.class_names[label] for label in labels], None
-
-
-def _read_table(table: Any, label_column: str | None) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+def _read_table(table: Any, label_column: str | None) -> _Part:
     """A Hugging Face dataset, which is not imported here. Its rows are the same as those of parquet."""
-    if not hasattr(table, "__len__"):
-        raise UserError("a streamed dataset has no length; load it without streaming=True")
     schema = table.features.arrow_schema
     column, label = image_column(schema, "the dataset"), label_of(schema, label_column, "the dataset")
     rows = table.select_columns([column]).with_format("arrow")
@@ -172,10 +156,8 @@ def _cell(rows: Any, row: int) -> Stored:
     return content if isinstance(content, str) else bytes(content or b"")
 
 
-def _read_items(dataset: Any) -> tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]:
+def _read_items(dataset: Any) -> _Part:
     """A torch dataset. `targets` and `classes`, as torchvision names them, save a pass over all images."""
-    if not hasattr(dataset, "__len__"):
-        raise UserError("an iterable dataset has no length; pass a Dataset with __len__ and __getitem__")
     num = len(dataset)
     images = ImageSet(images=[partial(_item, dataset, index) for index in range(num)], names=_numbered(num))
     if not num or not isinstance(dataset[0], tuple | list):
@@ -201,19 +183,7 @@ def _item(dataset: Any, index: int) -> Stored:
         return image
     if isinstance(image, dict):
         raise UserError("an item of the dataset is a dict; return an image, or a pair of image and label")
-    x_CHW = to_pixels(image[None])[0].numpy()
-    if len(x_CHW) not in (1, 3):
-        return x_CHW.transpose(1, 2, 0)
-    return Image.fromarray(x_CHW[0] if len(x_CHW) == 1 else x_CHW.transpose(1, 2, 0))
-
-
-def _by_split(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Other names are ignored, as in a folder of parquet files."""
-    of_name = {name: split for split, names in SPLIT_NAMES.items() for name in names}
-    parts = {of_name[str(name)]: part for name, part in data.items() if str(name) in of_name}
-    if "train" not in parts:
-        raise UserError(f"there is no 'train' among the splits {', '.join(map(str, data))}; pass one of them alone")
-    return parts
+    return to_pixels(image[None])[0].permute(1, 2, 0).numpy()
 
 
 def _numbered(num: int) -> list[str]:

@@ -5,8 +5,8 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import torch
 
-from contune.data.decode import ByteRange, Encoded
-from contune.data.folder import SPLIT_NAMES, visible_files
+from contune.data.decode import Encoded
+from contune.data.folder import LABEL_COLUMNS, SPLIT_OF, labeled, visible_files
 from contune.data.images import ImageSet, Splits, distinct
 from contune.errors import UserError, unknown
 
 IMAGE_COLUMNS = ("image", "img", "images", "picture", "photo", "pixel_values")
-LABEL_COLUMNS = ("label", "labels", "fine_label", "class", "target", "y")
-HIDDEN = -1
-"""What the hub writes for every image of a test split whose labels are secret."""
 _ROWS_AT_ONCE = 64
 _BUFFER_BYTES = 2**20
 """Columns are read through a window of this size, because a row group may be as large as the file."""
@@ -38,36 +34,23 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        try:
-            self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
-        except OSError as error:
-            raise _no_room(error) from error
-        weakref.finalize(self, self._file.close)
-        self._end = 0
+        self.file: Any = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as this object)
+        weakref.finalize(self, self.file.close)
 
-    def add(self, image: Any) -> ByteRange:
-        """Append an Arrow scalar of bytes. A missing value is an empty image."""
-        content = image.as_buffer() if image.is_valid else b""
-        try:
-            self._file.write(content)
-            self._file.flush()
-        except OSError as error:
-            raise _no_room(error) from error
-        self._end += len(content)
-        return ByteRange(self, self._end - len(content), len(content))
+    def add(self, image: Any) -> Callable[[], bytes]:
+        """Append an Arrow scalar of bytes, and return the function that reads it. A missing value is an empty image."""
+        start = self.file.tell()
+        length = self.file.write(image.as_buffer() if image.is_valid else b"")
+        return partial(self.read, length, start)
 
-    def fileno(self) -> int:
-        return int(self._file.fileno())
+    def read(self, length: int, start: int) -> bytes:
+        return os.pread(self.file.fileno(), length, start)
 
     def __getstate__(self) -> Any:
-        return DupFd(self.fileno())  # only for workers that are not forked
+        return DupFd(self.file.fileno())  # only for workers that are not forked
 
     def __setstate__(self, state: Any) -> None:
-        self._file = os.fdopen(state.detach(), "rb")
-
-
-def _no_room(error: OSError) -> UserError:
-    return UserError(f"the temporary folder cannot hold these images ({error}); set TMPDIR to a larger disk")
+        self.file = os.fdopen(state.detach(), "rb")
 
 
 def find_shards(path: Path) -> list[str]:
@@ -84,40 +67,36 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     folder is named after. If no file names a split, all are training data; if some do, the others are ignored.
     """
     by_split = _by_split(find_shards(path), path)
-    schemas = {split: _common_schema(shards) for split, shards in by_split.items()}
-    label = label_of(schemas["train"], label_column, str(path))
-    sets: dict[str, ImageSet] = {}
-    values: dict[str, list[Any]] = {}
-    for split, shards in by_split.items():
-        own_label = label if label in schemas[split].names else None
-        sets[split], own_values = read_shards(shards, own_label)
-        if not len(sets[split]):
-            raise UserError(f"{shards[0]!r} holds no row; fetch it again or choose another file")
-        if own_label is not None:
-            values[split] = own_values
-    return labeled(sets, values, names_in_metadata(schemas["train"], label), f"column {label!r} of {path}")
+    schema = read_schema(by_split["train"][0])
+    label = label_of(schema, label_column, str(path))
+    read = {split: read_shards(shards, label) for split, shards in by_split.items()}
+    return labeled(read, names_in_metadata(schema, label), f"column {label!r} of {path}")
 
 
 def read_shards(shards: Sequence[str], label: str | None) -> tuple[ImageSet, list[Any]]:
-    """The encoded images of some shards, named 'shard#row', and their labels."""
-    spool = Spool()
+    """The encoded images of some shards, named 'shard#row', and their labels; None for a shard without this column."""
     sources: list[Encoded] = []
     names: list[str] = []
     values: list[Any] = []
-    for shard in shards:
-        schema = read_schema(shard)
-        column = image_column(schema, shard)
-        is_struct = pa.types.is_struct(schema.field(column).type)
-        wanted = [f"{column}.bytes" if is_struct else column, *([] if label is None else [label])]
-        try:
+    try:
+        spool = Spool()
+        for shard in shards:
+            schema = read_schema(shard)
+            column = image_column(schema, shard)
+            is_struct = pa.types.is_struct(schema.field(column).type)
+            own_label = [name for name in schema.names if name == label]
+            wanted = [f"{column}.bytes" if is_struct else column, *own_label]
             with pq.ParquetFile(shard, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
                 for rows in file.iter_batches(_ROWS_AT_ONCE, columns=wanted):
                     images = pc.struct_field(rows[column], "bytes") if is_struct else rows[column]
                     sources += [spool.add(image) for image in images]
-                    values += [None] * len(rows) if label is None else rows[label].to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
-        names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+                    values += rows[label].to_pylist() if own_label else [None] * len(rows)
+            names += [f"{shard}#{row}" for row in range(len(sources) - len(names))]
+        spool.file.flush()
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise UserError(f"the temporary folder is too small ({error}); set TMPDIR to another") from error
+        raise UserError(f"{shard!r} is not a complete parquet file; fetch it again") from error
     pa.default_memory_pool().release_unused()  # it would keep several hundred MB of large row groups
     return ImageSet(images=sources, names=names), values
 
@@ -131,19 +110,15 @@ def read_schema(shard: str) -> Any:
 
 def image_column(schema: Any, where: str) -> str:
     """The first usual name that holds encoded images, else the first such struct, else the first binary column."""
-    binaries = [field.name for field in schema if _is_binary(field.type)]
-    structs = [
-        field.name
-        for field in schema
-        if pa.types.is_struct(field.type) and any(part.name == "bytes" and _is_binary(part.type) for part in field.type)
-    ]
+    kinds = (pa.binary(), pa.large_binary())
+    binaries = [field.name for field in schema if field.type in kinds]
+    parts = {field.name: list(field.type) for field in schema if pa.types.is_struct(field.type)}
+    structs = [name for name, inside in parts.items() if any(p.name == "bytes" and p.type in kinds for p in inside)]
     usual = [name for name in IMAGE_COLUMNS if name in structs or name in binaries]
     found: list[str] = [*usual, *structs, *binaries]
     if not found:
-        raise UserError(
-            f"{where!r} has no column of encoded images, only {', '.join(schema.names)}; "
-            "one must be binary, or a struct with a binary field 'bytes'"
-        )
+        fix = "one must be binary, or a struct with a binary field 'bytes'"
+        raise UserError(f"{where!r} has no column of encoded images, only {', '.join(schema.names)}; {fix}")
     return found[0]
 
 
@@ -171,61 +146,9 @@ def _by_split(shards: list[str], path: Path) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for shard in shards if path.is_dir() else []:
         relative = Path(shard).relative_to(path)
-        first_words = [
-            re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)
-        ]
-        splits = [split for word in first_words for split, words in SPLIT_NAMES.items() if word in words]
-        if splits:
+        words = [re.split(r"[^a-z]", name.lower(), maxsplit=1)[0] for name in (relative.stem, relative.parent.name)]
+        if splits := [SPLIT_OF[word] for word in words if word in SPLIT_OF]:
             named.setdefault(splits[0], []).append(shard)
     if named and "train" not in named:
-        raise UserError(
-            f"{str(path)!r} holds no training shard, only files such as {Path(shards[0]).name!r}; "
-            "add train-*.parquet, or use the path of one file"
-        )
+        raise UserError(f"{str(path)!r} holds no training shard; add train-*.parquet, or use the path of one file")
     return named or {"train": shards}
-
-
-def _common_schema(shards: list[str]) -> Any:
-    first, *others = [read_schema(shard) for shard in shards]
-    for shard, schema in zip(shards[1:], others, strict=True):
-        if not schema.equals(first):
-            raise UserError(f"{shard!r} and {shards[0]!r} have different columns; use one data set at a time")
-    return first
-
-
-def labeled(
-    splits: Mapping[str, ImageSet], values: Mapping[str, list[Any]], names: tuple[str, ...] | None, where: str
-) -> Splits:
-    """Splits with labels, which are positions in the class names; of lists of labels, a matrix (N, K) of 0 and 1.
-
-    The sorted values of all splits are the classes. Integers are positions in the `names` of the metadata, which may
-    have many more. A split in which every label is −1 has no labels.
-    """
-    values = {split: column for split, column in values.items() if any(value != HIDDEN for value in column)}
-    is_matrix = any(isinstance(value, list) for column in values.values() for value in column)
-    sets = {split: [v if isinstance(v, list) else [v] for v in column] for split, column in values.items()}
-    different = {value for column in sets.values() for row in column for value in row}
-    if not all(isinstance(value, int | str) for value in different):
-        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
-    position = {value: number for number, value in enumerate(sorted(different))}
-    labels = {
-        split: torch.tensor([position[value] for row in column for value in row]) for split, column in sets.items()
-    }
-    if is_matrix:
-        for split, column in sets.items():
-            row_of_value = torch.arange(len(column)).repeat_interleave(torch.tensor(list(map(len, column))))
-            matrix_NK = torch.zeros(len(column), len(position))
-            matrix_NK[row_of_value, labels[split].long()] = 1.0
-            labels[split] = matrix_NK
-    class_names = tuple(map(str, position))
-    if names is not None and not any(isinstance(value, str) for value in different):
-        outside = [value for value in position if not 0 <= value < len(names)]
-        if outside:
-            raise UserError(f"label {outside[0]} in {where} is outside its {len(names)} class names; drop those rows")
-        class_names = tuple(names[value] for value in position)
-    parts = {split: replace(images, labels=labels.get(split)) for split, images in splits.items()}
-    return Splits(**parts, class_names=class_names)  # type: ignore[arg-type]  # all are ImageSets
-
-
-def _is_binary(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))

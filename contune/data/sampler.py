@@ -7,8 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contune.errors import UserError
-
 
 def mixed_seed(*numbers: int) -> int:
     """One seed for a tuple of integers. Neighboring tuples, also (0, 1) and (1, 0), share no random stream."""
@@ -46,14 +44,27 @@ def balanced_batches(
     """
     P, K, X = classes_per_batch, images_per_class, extra
     classes, counts = np.unique(labels.numpy(), return_counts=True)
-    if not 1 <= P <= len(classes) or K < 1 or not 0 <= X < P or len(labels) < P * K + X:
-        raise UserError(
-            f"a balanced batch of {P} classes × {K} images with {X} extra is not possible for {len(labels)} images "
-            f"of {len(classes)} classes; use a smaller one"
-        )
     generator = mixed_generator(seed, epoch)
-    by_class = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
-    decks = [_Deck(members, generator) for members in by_class]
+    members = labels.argsort(stable=True).tensor_split(counts.cumsum()[:-1].tolist())
+
+    def shuffled(c: int) -> list[int]:
+        positions: list[int] = members[c][torch.randperm(len(members[c]), generator=generator)].tolist()
+        return positions
+
+    def deal(c: int, num: int) -> list[int]:
+        hand: list[int] = []
+        while len(hand) < num:
+            if not decks[c]:
+                # Images already in the hand go to the bottom; if that is the whole class, only the last one does.
+                recent = set(hand if len(members[c]) >= num else hand[-1:]) or {last[c]}
+                decks[c] = sorted(shuffled(c), key=recent.__contains__)
+            num_missing = num - len(hand)
+            hand += decks[c][:num_missing]
+            del decks[c][:num_missing]
+        last[c] = hand[-1]
+        return hand
+
+    decks, last = list(map(shuffled, range(len(classes)))), [-1] * len(classes)
     uses = torch.zeros(len(classes))
     batches = []
     for _ in range(len(labels) // (P * K + X)):
@@ -61,32 +72,5 @@ def balanced_batches(
         uses[least_used] += 1
         uses[least_used[:X]] += 1
         sizes = [K + 1] * X + [K] * (P - X)
-        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in decks[c].draw(size)])
+        batches.append([i for c, size in zip(least_used.tolist(), sizes, strict=True) for i in deal(c, size)])
     return torch.tensor(batches)
-
-
-class _Deck:
-    """One class's images, dealt from a shuffled deck that is shuffled again when it is used up."""
-
-    def __init__(self, members: Tensor, generator: torch.Generator) -> None:
-        self._members, self._generator = members, generator
-        self._deck = self._shuffled()
-        self._last: list[int] = []
-
-    def draw(self, num: int) -> list[int]:
-        hand: list[int] = []
-        while len(hand) < num:
-            if not self._deck:
-                # Images already in the hand go to the bottom; if that is the whole class, only the last one does.
-                recent = set(hand if len(self._members) >= num else hand[-1:]) or set(self._last)
-                self._deck = sorted(self._shuffled(), key=recent.__contains__)
-            num_missing = num - len(hand)
-            hand += self._deck[:num_missing]
-            self._deck = self._deck[num_missing:]
-        self._last = hand[-1:]
-        return hand
-
-    def _shuffled(self) -> list[int]:
-        order = torch.randperm(len(self._members), generator=self._generator)
-        positions: list[int] = self._members[order].tolist()
-        return positions

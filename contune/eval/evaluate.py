@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from contune.config import EvalConfig
 from contune.console import progress
 from contune.data.augment import Augmenter
-from contune.data.loader import Loader, ResidentLoader
+from contune.data.images import Loader, ResidentLoader
 from contune.device import Autocast
 from contune.eval.measures import (
     BALANCED,

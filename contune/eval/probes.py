@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from contune.console import Advance
 from contune.data.augment import Augmenter, eval_transform
-from contune.data.loader import Loader
+from contune.data.images import Loader
 from contune.data.sampler import mixed_generator, mixed_seed, shuffled_order
 from contune.device import Autocast
 from contune.methods.base import classification_loss, top1

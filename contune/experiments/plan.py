@@ -20,7 +20,7 @@ from contune.config import MACHINE_SETTINGS, Config
 from contune.console import say
 from contune.errors import UserError
 from contune.eval.measures import PIXELS, TOP1, judged_by
-from contune.files import check_new_folder, make_parent, write_atomic
+from contune.files import check_new_folder, write_atomic
 from contune.recipes import find_recipe
 from contune.report import train_and_report
 from contune.report.statistics import Spread, welch
@@ -309,7 +309,6 @@ def read_about(folder: Path) -> dict[str, Any] | None:
 
 
 def write_about(folder: Path, experiment: Experiment) -> None:
-    make_parent(folder / ABOUT)
     write_atomic(folder / ABOUT, json.dumps(experiment.about, indent=2) + "\n")
 
 

@@ -13,7 +13,7 @@ from contune.console import plural, progress
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
-from contune.files import atomic_file, check_like, make_parent, write_atomic
+from contune.files import atomic_file, check_like, write_atomic
 from contune.models import load_encoder
 from contune.models.saved import load_classifier
 from contune.report import plots
@@ -214,7 +214,6 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
     runs = [ComparedRun(str(each.path), each.config(), each.result(), read_metrics(each.path)) for each in folders]
     path = out or (folders[0].report_file if len(runs) == 1 else Path("comparison.html"))
     check_like(path, GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
-    make_parent(path)
     if len(runs) > 1 or runs[0].result is None:
         groups = grouped(runs)
         write_atomic(path, comparison_page(groups))

@@ -13,7 +13,7 @@ from contune import distributed
 from contune.config import Config
 from contune.console import plural, say
 from contune.data.decode import write_broken
-from contune.data.loader import Loader
+from contune.data.images import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate

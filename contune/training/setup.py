@@ -13,8 +13,7 @@ from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
 from contune.data.augment import Augmenter, OwnTransform, Policy, Transform, build_policy
 from contune.data.datasets import no_such_place
-from contune.data.images import Splits
-from contune.data.loader import Loader, build_loader
+from contune.data.images import Loader, Splits, build_loader
 from contune.data.memory import MEMORY
 from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
@@ -62,7 +61,7 @@ class Setup:
                 device=self.device,
                 resident_gib=data.resident_gib,
                 workers=data.workers,
-                progress=lambda done, total: advance(done, ""),
+                advance=advance,
             )
 
     def augmenter(self, policies: Sequence[str] = ()) -> Augmenter:

@@ -14,7 +14,7 @@ from contune import distributed
 from contune.config import Config
 from contune.console import progress, say
 from contune.data.augment import Mix
-from contune.data.loader import Loader
+from contune.data.images import Loader
 from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.eval.probes import validation_accuracy

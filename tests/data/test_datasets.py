@@ -1,6 +1,5 @@
 """Data sets by name or path: what is held out, measured and skipped, and the named sets."""
 
-import gzip
 import json
 import struct
 from pathlib import Path
@@ -32,9 +31,7 @@ def test_names_and_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (str(tmp_path / "photos.zip"), {}, "unpack it"),
         (str(tmp_path / "loop"), {}, "loop"),
         ("digits", {"classes": "list.txt"}, "class list"),
-        (str(tmp_path), {"root": "elsewhere"}, "root"),
         (str(tmp_path), {"label_column": "label"}, "label column"),
-        ("digits", {"broken": "ignore"}, "choose from skip, stop"),
     ):
         with pytest.raises(UserError, match=word):
             load_dataset(name, **options)  # type: ignore[arg-type]  # the values are all text
@@ -81,9 +78,6 @@ def test_holdout_of_few_or_unlabelled_images() -> None:
     keep, held = holdout(None, 10, 0.3, 0)
     assert (len(keep), len(held)) == (7, 3)
     assert len(holdout(None, 10, 0.99, 0)[0]) == 1
-    for fraction in (-0.1, 1.0, float("nan")):
-        with pytest.raises(UserError, match="fraction"):
-            holdout(None, 10, fraction, 0)
     # A run resumed elsewhere must hold out the same images.
     assert holdout(torch.arange(3).repeat(4), 12, 0.25, 0)[1].tolist() == [2, 6, 7]
 
@@ -116,7 +110,7 @@ def idx(array: np.ndarray) -> bytes:
     return struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
-def write_fashion(folder: Path, *, zipped: bool) -> dict[str, np.ndarray]:
+def write_fashion(folder: Path) -> dict[str, np.ndarray]:
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     arrays = {}
@@ -124,19 +118,14 @@ def write_fashion(folder: Path, *, zipped: bool) -> dict[str, np.ndarray]:
         arrays[f"{prefix}-images-idx3-ubyte"] = rng.integers(0, 256, (num, 28, 28), dtype=np.uint8)
         arrays[f"{prefix}-labels-idx1-ubyte"] = rng.integers(0, 10, num, dtype=np.uint8)
     for name, array in arrays.items():
-        path, content = folder / name, idx(array)
-        if zipped:
-            (folder / f"{name}.gz").write_bytes(gzip.compress(content))
-        else:
-            path.write_bytes(content)
+        (folder / name).write_bytes(idx(array))
     return arrays
 
 
-@pytest.mark.parametrize("zipped", [True, False])
-@pytest.mark.parametrize("inside", ["FashionMNIST/raw", "fashion-mnist", "."])
-def test_idx_files_come_back_exactly(tmp_path: Path, inside: str, zipped: bool) -> None:
-    arrays = write_fashion(tmp_path / inside, zipped=zipped)
-    dataset = load_dataset("fmnist", root=str(tmp_path))
+@pytest.mark.parametrize("root", ["", "FashionMNIST"])
+def test_idx_files_come_back_exactly(tmp_path: Path, root: str) -> None:
+    arrays = write_fashion(tmp_path / "FashionMNIST" / "raw")
+    dataset = load_dataset("fmnist", root=str(tmp_path / root))
     assert dataset.test is not None
     for split, prefix in ((dataset.train, "train"), (dataset.test, "t10k")):
         assert np.array_equal(split.resident(28, 1)[:, 0].numpy(), arrays[f"{prefix}-images-idx3-ubyte"])
@@ -153,17 +142,16 @@ def test_idx_files_come_back_exactly(tmp_path: Path, inside: str, zipped: bool) 
         ("train-images-idx3-ubyte", idx(np.zeros((5, 28, 28), dtype=np.uint8))[:-1]),
         ("train-images-idx3-ubyte", idx(np.zeros((5, 28, 28), dtype=np.uint8))[:9]),
         ("train-images-idx3-ubyte", idx(np.zeros((4, 28, 28), dtype=np.uint8))),
-        ("t10k-labels-idx1-ubyte.gz", gzip.compress(bytes(999), mtime=0)[:9]),
     ],
 )
 def test_damaged_idx_files(tmp_path: Path, file: str, content: bytes) -> None:
-    write_fashion(tmp_path, zipped=file.endswith(".gz"))
-    (tmp_path / file).write_bytes(content)
-    with pytest.raises(UserError, match="fetch all four files"):
-        load_dataset("fmnist", root=str(tmp_path))
-    (tmp_path / file).unlink()
-    with pytest.raises(UserError, match=r"fetch all four files|was not found"):
-        load_dataset("fmnist", root=str(tmp_path))
+    path = tmp_path / "FashionMNIST" / "raw" / file
+    write_fashion(path.parent)
+    path.write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(UserError, match="fetch them again"):
+            load_dataset("fmnist", root=str(tmp_path))
+        path.unlink(missing_ok=True)
 
 
 def write_imagenet(root: Path, num_classes: int) -> list[str]:
@@ -189,7 +177,7 @@ def test_imagenet100(tmp_path: Path) -> None:
     assert labels_of(dataset.train) == [label for label in range(100) for _ in range(2)]
     assert (len(dataset.test), dataset.val, dataset.image_size, dataset.channels) == (100, None, 224, 3)
     assert (dataset.mean, dataset.std) == ((0.5,) * 3, (0.25,) * 3)
-    for content, word in (("n1\n" * 100, "lists 1 classes"), ("\n".join([*chosen[:99], "n9"]), "n9")):
+    for content, word in (("n1\n" * 100, "has 1 classes"), ("\n".join([*chosen[:99], "n9"]), "n9")):
         listed.write_text(content)
         with pytest.raises(UserError, match=word):
             load_dataset("imagenet100", root=str(tmp_path), classes=str(listed))

@@ -164,7 +164,7 @@ def test_six_float_channels_from_training_to_features(tmp_path: Path) -> None:
     (from_file,) = library.embed(run, [tmp_path / "scenes" / "dry" / "0.tif"])
     (from_array,) = library.embed(run, [scene])
     assert np.array_equal(from_file.embeddings, from_array.embeddings)
-    levels_1CHW = torch.from_numpy(to_levels(scene, "it", encoder.spec.ranges).transpose(2, 0, 1))[None]
+    levels_1CHW = torch.from_numpy(to_levels(scene, encoder.spec.ranges).transpose(2, 0, 1))[None]
     with torch.no_grad():
         np.testing.assert_allclose(encoder(levels_1CHW), from_file.embeddings, atol=1e-5)
     (part,) = library.predict(run, [scene])

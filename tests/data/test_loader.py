@@ -14,7 +14,7 @@ from torch import Tensor
 from contune.data import load_dataset
 from contune.data.augment import Augmenter, build_policy
 from contune.data.augment.simaugment import Crops
-from contune.data.loader import Batch, Loader, ResidentLoader, StreamLoader, build_loader
+from contune.data.images import Batch, Loader, ResidentLoader, StreamLoader, build_loader
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
 from contune.training.log import MetricsLog

@@ -3,13 +3,11 @@
 from collections import Counter
 from itertools import pairwise
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contune.data.sampler import balanced_batches, shares, shuffled_order
-from contune.errors import UserError
 
 
 def test_shuffled_order_is_a_permutation_of_its_own_for_each_seed_and_epoch() -> None:
@@ -84,9 +82,3 @@ def test_batches_that_no_number_of_classes_divides(case: tuple[torch.Tensor, int
         dealt.update(counts)
     assert max(dealt.values()) - min(dealt.values()) <= 1
     assert torch.equal(batches, balanced_batches(labels, P, K, 7, 0, extra=X))
-
-
-@pytest.mark.parametrize(("P", "K", "extra"), [(4, 1, 0), (3, 5, 0), (0, 2, 0), (2, 0, 0), (3, 1, -1), (3, 1, 3)])
-def test_impossible_batches(P: int, K: int, extra: int) -> None:
-    with pytest.raises(UserError, match="balanced batch"):
-        balanced_batches(torch.arange(3).repeat(4), P, K, 0, 0, extra=extra)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from contune.config import EvalConfig
 from contune.data.augment import Augmenter, build_policy
-from contune.data.loader import ResidentLoader
+from contune.data.images import ResidentLoader
 from contune.eval import evaluate as module
 from contune.eval.evaluate import Evaluation, evaluate, score
 from contune.eval.measures import columns_of_imbalance

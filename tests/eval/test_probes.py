@@ -11,7 +11,7 @@ from small_run import SPEC
 from torch import Tensor, nn
 
 from contune.data.augment import Augmenter, build_policy
-from contune.data.loader import ResidentLoader
+from contune.data.images import ResidentLoader
 from contune.eval import probes
 from contune.eval.probes import extract_features, fit_logistic, knn_scores, train_linear
 

@@ -10,9 +10,8 @@ from command_line import contune
 from small_run import expected, in_order, png, write_images, write_run
 
 import contune as library
-from contune.embedding import Embedded
+from contune.embedding import Embedded, Found, add_hits, write_search_page
 from contune.errors import UserError
-from contune.nearest import Found, add_hits, write_search_page
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +87,7 @@ def test_names_on_the_page_are_text_and_lost_pictures_are_said(run: Path, tmp_pa
     [
         ("e.csv", "a.png", 1, "no image"),
         ("alone", "alone/a.png", 1, "no image but the query"),
-        ("none.parquet", "a.png", 1, "no embedding"),
+        ("none.parquet", "a.png", 1, "no image but the query"),
         ("alone", "e.csv", 1, "e.csv"),
         ("alone", "a.png", 0, "k=0"),
     ],
