@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby, permutations
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,22 +36,11 @@ class Output:
     """Detached tensors that `after_step` needs. A compiled forward pass cannot store them on the method."""
 
 
-@dataclass(frozen=True)
-class ParameterGroup:
-    """Parameters that share a learning rate."""
-
-    parameters: list[nn.Parameter]
-    constant: bool = False
-    """Keep the rate at optim.lr instead of following the schedule."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """The loss of a method that predicts the same for every image: training may get stuck there."""
+class Guess(NamedTuple):
+    """The loss of a method that predicts the same for every image, where training may stay, and how to leave it."""
 
     loss: float
     advice: str
-    """Settings that help to leave it."""
 
 
 class Method(nn.Module):
@@ -78,6 +68,8 @@ class Method(nn.Module):
     """Whether an image has several labels: then each class is a question of its own."""
     class_weights_K: Tensor | None
     """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
+    constant_rate = ""
+    """The part whose learning rate stays at optim.lr instead of following the schedule."""
     guess: Guess | None = None
     """For methods that predict prototypes; None where no such loss is known."""
 
@@ -98,17 +90,21 @@ class Method(nn.Module):
     def after_step(self, output: Output) -> None:
         """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
 
-    def parameter_groups(self) -> list[ParameterGroup]:
-        """All trained parameters, in several groups if some have their own learning rate."""
-        return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
-
     def set_time(self, epoch: float, epochs: int) -> None:
         """Called before each step: `epoch` of `epochs` epochs are completed."""
         self.epoch.fill_(epoch)
         self.share.fill_(epoch / max(epochs, 1))
 
-    def encode(self, views: Sequence[Tensor]) -> Tensor:
-        return encode(self.encoder, views, self.micro_batch)
+    def encode(self, views: Sequence[Tensor], encoder: nn.Module | None = None) -> Tensor:
+        """Features of all views, stacked, from the trained encoder or another.
+
+        Neighboring views of one size pass together, so batch-norm sees them together.
+        """
+        encoder = self.encoder if encoder is None else encoder
+        if self.micro_batch:
+            return torch.cat([encode_in_chunks(encoder, view, micro_batch=self.micro_batch) for view in views])
+        parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 @dataclass(kw_only=True)
@@ -141,14 +137,6 @@ class MomentumMethod(Method):
         first, last = self.settings.momentum, self.settings.last_momentum
         momentum = last - (last - first) * (1 + torch.cos(torch.pi * self.share)) / 2
         ema_update(copies, nn.ModuleList(leaders), momentum)
-
-
-def encode(encoder: nn.Module, views: Sequence[Tensor], micro_batch: int = 0) -> Tensor:
-    """Features of all views, stacked. Neighboring views of one size pass together, so batch-norm sees them together."""
-    if micro_batch:
-        return torch.cat([encode_in_chunks(encoder, view, micro_batch=micro_batch) for view in views])
-    parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views, encode
+from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views
 from contune.models.heads import Prototypes, ema_copy, mlp
 from contune.settings import ranged
 
@@ -66,7 +66,7 @@ class DINO(MomentumMethod):
         check_views(views, num_global)
         with torch.no_grad():
             encoder, projector, prototypes = self.teacher.children()
-            teacher_NK = prototypes(projector(encode(encoder, views[:num_global], self.micro_batch)))
+            teacher_NK = prototypes(projector(self.encode(views[:num_global], encoder)))
         features_ND = self.encode(views)
         student_NK = self.prototypes(self.projector(features_ND))
         loss = dino_loss(
@@ -106,20 +106,13 @@ def dino_loss(
         for each global view t, each other view v ≠ t, each image b:
             loss_tvb = - Σ_k softmax((teacher_tb - centre) / τ_t)_k · log softmax(student_vb / τ_s)_k
 
+    The center keeps one output from winning everywhere. A low τ_t keeps the targets from becoming uniform.
     student_VBK: outputs for all views, the global views first. teacher_TBK: outputs for the T global views.
     """
-    targets_TBK = dino_targets(teacher_TBK, centre_K, temperature=teacher_temperature)
-    return other_views_loss(targets_TBK, at_least_float32(student_VBK) / student_temperature)
-
-
-def dino_targets(teacher_TBK: Tensor, centre_K: Tensor, *, temperature: float | Tensor) -> Tensor:
-    """The teacher's outputs, centered and sharpened: softmax((teacher - centre) / τ_t), algorithm 1 of the paper.
-
-    The center keeps one output from winning everywhere. A low temperature keeps outputs from becoming uniform.
-    """
-    with torch.autocast(teacher_TBK.device.type, enabled=False):
+    with torch.autocast(student_VBK.device.type, enabled=False):
         teacher_TBK = at_least_float32(teacher_TBK.detach())
-        return ((teacher_TBK - centre_K.to(teacher_TBK.dtype)) / temperature).softmax(dim=2)
+        targets_TBK = ((teacher_TBK - centre_K.to(teacher_TBK.dtype)) / teacher_temperature).softmax(dim=2)
+        return other_views_loss(targets_TBK, at_least_float32(student_VBK) / student_temperature)
 
 
 def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp
-from contune.methods.base import MomentumMethod, Output, encode, ordered_pairs, unit_rows
+from contune.methods.base import MomentumMethod, Output, ordered_pairs, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
@@ -54,7 +54,7 @@ class MoCoV2(MomentumMethod):
         q_VBD = self.projector(features_ND).unflatten(0, (len(views), -1))
         with torch.no_grad():
             key_encoder, key_projector = self.key_networks.children()
-            k_ND = F.normalize(key_projector(encode(key_encoder, views, self.micro_batch)).float(), dim=1)
+            k_ND = F.normalize(key_projector(self.encode(views, key_encoder)).float(), dim=1)
             k_VBD = k_ND.unflatten(0, (len(views), -1))
         losses = [
             infonce_loss(q_VBD[i], k_VBD[j], self._queue(j).values_KD, temperature=self.settings.temperature)

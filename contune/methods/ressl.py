@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp, mean_place
-from contune.methods.base import MomentumMethod, Output, check_views, encode, unit_rows
+from contune.methods.base import MomentumMethod, Output, check_views, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
@@ -46,7 +46,7 @@ class ReSSL(MomentumMethod):
         features_ND = self.encode(strong)
         with torch.no_grad():
             teacher_encoder, teacher_projector = self.teacher.children()
-            teacher_features_BD = encode(teacher_encoder, [weak], self.micro_batch)
+            teacher_features_BD = self.encode([weak], teacher_encoder)
             k_BD = F.normalize(teacher_projector(teacher_features_BD).float(), dim=1)
         q_VBD = self.projector(features_ND).unflatten(0, (len(strong), -1))
         temperatures = {

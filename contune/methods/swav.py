@@ -6,6 +6,7 @@ Shapes: N rows, B images, V views of each, of which the first T are global; D em
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,6 +55,8 @@ class SwAV(Method):
         """The first views, which are assigned. The others, which may be small crops, only predict."""
 
     settings: Settings
+    queues: Any
+    """A ModuleList of one `Queue` for each global view."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -81,7 +84,7 @@ class SwAV(Method):
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
         self.prototypes.after_step(self.epoch)
-        for queue, z_BD in zip(self._queues(), output.state["z_TBD"], strict=False):
+        for queue, z_BD in zip(self.queues, output.state["z_TBD"], strict=False):
             queue.push(z_BD)
 
     @torch.no_grad()
@@ -89,12 +92,12 @@ class SwAV(Method):
         """Assigns each view's rows together with those of all processes and, from queue_epoch on, the view's queue."""
         parts = [distributed.gather(z_TBD.transpose(0, 1)).transpose(0, 1)]
         weights = [torch.ones_like(parts[0][..., 0])]
-        if queues := self._queues():
+        if len(self.queues):
             # The queue always takes part, with weight 0 before its epoch, so that every step runs the same operations.
-            is_full_T = torch.stack([queue.is_full for queue in queues])
+            is_full_T = torch.stack([queue.is_full for queue in self.queues])
             in_use_T1 = ((self.epoch >= self.settings.queue_epoch) & is_full_T).unsqueeze(1)
             weights.append(in_use_T1.expand(-1, self.settings.queue_size))
-            parts.append(torch.stack([queue.values_KD for queue in queues]))
+            parts.append(torch.stack([queue.values_KD for queue in self.queues]))
         num = z_TBD.shape[1]
         start = distributed.rank() * num
         return sinkhorn(
@@ -105,9 +108,6 @@ class SwAV(Method):
             epsilon=self.settings.epsilon,
             num_iterations=self.settings.sinkhorn_iterations,
         )
-
-    def _queues(self) -> list[Queue]:
-        return [queue for queue in self.queues if isinstance(queue, Queue)]
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from contune import device
-from contune.methods.base import Method, ParameterGroup
 
 TRUST_COEFFICIENT, EPSILON = 0.02, 1e-8
 
@@ -30,26 +29,22 @@ def build_optimizer(
 
     encoder_rates: the share of the rate for each parameter of the encoder, which then has groups of its own.
     """
-    encoder_rates = encoder_rates or {}
-    groups = (
-        module.parameter_groups()
-        if isinstance(module, Method)
-        else [ParameterGroup([parameter for parameter in module.parameters() if parameter.requires_grad])]
-    )
-    fused = groups[0].parameters[0].device.type == "cuda"
+    encoder_rates, part = encoder_rates or {}, getattr(module, "constant_rate", "")
+    fused = next(module.parameters()).device.type == "cuda"
 
-    settings: list[dict[str, Any]] = []
-    for group in groups:
-        alike: dict[tuple[float, bool, float], list[nn.Parameter]] = {}
-        for parameter in group.parameters:
+    alike: dict[tuple[bool, float, bool, float], list[nn.Parameter]] = {}
+    for path, parameter in module.named_parameters():
+        if parameter.requires_grad:
             decay = 0.0 if name == "lars" and parameter.dim() <= 1 else weight_decay
-            own = encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
+            is_constant = path.partition(".")[0] == part
+            own = is_constant, encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
             alike.setdefault(own, []).append(parameter)
-        for (share, in_encoder, decay), parameters in alike.items():
-            # On a GPU each group's rate is a tensor, so that a captured step sees it change.
-            rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-            flags = {"constant": group.constant, "share": share, "in_encoder": in_encoder}
-            settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
+    settings: list[dict[str, Any]] = []
+    for (is_constant, share, in_encoder, decay), parameters in alike.items():
+        # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+        rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+        flags = {"constant": is_constant, "share": share, "in_encoder": in_encoder}
+        settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
     if name == "lars":
         return Lars(settings, lr=lr, momentum=momentum)
     if name == "sgd":

@@ -216,12 +216,13 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
     skipped = f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})" if dataset.skipped else ""
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
+    start = "random weights" if setup.weights is None else f"weights of {config.model.weights or config.model.encoder}"
     return (
         f"{dataset.name}: {len(dataset.train):,} training and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
         f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}{skipped}\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
-        f"{'random weights' if setup.weights is None else f'weights of {setup.weights.title}'}), "
+        f"{start}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
         f"{plural(batch * views, 'embedding')} a batch, on {hardware_name(setup.device)}, {engine}"
     )

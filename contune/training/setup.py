@@ -22,9 +22,9 @@ from contune.errors import UserError
 from contune.files import expanded
 from contune.methods import find_method
 from contune.methods.base import Method
-from contune.models import EncoderSpec, find_weights
+from contune.models import EncoderSpec, ImageEncoder, find_weights
 from contune.models.encoders import check_encoder_name
-from contune.models.saved import Weights, adapt_channels
+from contune.models.saved import adapt_channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Setup:
     view_dtype: torch.dtype
     """Of augmented views. On a GPU: the dtype that the encoder's first convolution casts them to anyway."""
     num_classes: int
-    weights: Weights | None
+    weights: ImageEncoder | None
     """What training starts from; None: random weights."""
     own: Own
 
@@ -188,7 +188,7 @@ def build_method(setup: Setup) -> Method:
     encoder = setup.spec.build(setup.own.encoder)
     if setup.weights is not None:
         try:
-            encoder.load_state_dict(adapt_channels(setup.weights.tensors, encoder, setup.spec.channels))
+            encoder.load_state_dict(adapt_channels(setup.weights.backbone.state_dict(), encoder, setup.spec.channels))
         except RuntimeError as error:
             raise UserError(
                 f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"

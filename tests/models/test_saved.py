@@ -68,8 +68,8 @@ def test_bytes_and_prepared_floats_agree(images_NCHW: torch.Tensor) -> None:
 ])  # fmt: skip
 def test_bad_images_raise(images: torch.Tensor) -> None:
     encoder = trained()
-    for take in (encoder, encoder.prepare):
-        with pytest.raises(UserError, match=r"images must be a uint8 or float tensor \(N, 3, H, W\)"):
+    for take, kinds in ((encoder, "uint8 or float"), (encoder.prepare, "uint8")):
+        with pytest.raises(UserError, match=rf"images must be a {kinds} tensor \(N, 3, H, W\)"):
             take(images)
     with pytest.raises(UserError, match="uint8"):
         encoder.prepare(torch.zeros(4, 3, 16, 16))

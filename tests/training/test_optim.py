@@ -8,7 +8,6 @@ import torch
 from timm.optim import Lars as TimmLars
 from torch import nn
 
-from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
 from contune.training.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 
@@ -39,11 +38,7 @@ def test_lars_is_timms_over_several_steps() -> None:
 
 def test_a_constant_rate_stays() -> None:
     class TwoRates(TCL):
-        def parameter_groups(self) -> list[ParameterGroup]:
-            return [
-                ParameterGroup(list(self.encoder.parameters())),
-                ParameterGroup(list(self.projector.parameters()), constant=True),
-            ]
+        constant_rate = "projector"
 
     method = TwoRates(nn.Linear(4, 4), 4, 2, TCL.Settings())
     for name, num_groups in (("sgd", 2), ("adam", 2), ("lars", 4)):
