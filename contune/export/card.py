@@ -39,18 +39,30 @@ image = ImageOps.exif_transpose(Image.open("photo.png")).convert("RGBA")
 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("{mode}")"""
 
 
-def to_square(spec: EncoderSpec) -> str:
-    """Python that makes that photo a square as training did. Arrays must be squares already."""
+def prepared_photo(spec: EncoderSpec, enlarged: int = 1) -> str:
+    """Python that opens a photo, prepares it as training did, and gives it to `model`. Arrays must be squares already.
+
+    enlarged: how many times timm's stem wants each side.
+    """
+    square = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
     if spec.channels not in (1, 3):
-        return f"assert image.shape[:2] == ({spec.image_size}, {spec.image_size})"
-    resized = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
-    if spec.resize == "squash":
-        return resized
-    return f"""\
+        square = f"assert image.shape[:2] == ({spec.image_size}, {spec.image_size})"
+    elif spec.resize != "squash":
+        square = f"""\
 side = {"min" if spec.resize == "crop" else "max"}(image.size)
 left, top = ((length - side) // 2 for length in image.size)
 image = image.crop((left, top, left + side, top + side))
-{resized}"""
+{square}"""
+    to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
+    if enlarged > 1:
+        to_tensor += f".repeat_interleave({enlarged}, 2).repeat_interleave({enlarged}, 3)"
+    return f"""\
+{open_photo(spec.channels)}
+{square}
+image = torch.tensor(numpy.asarray(image)){to_tensor}
+mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
+with torch.no_grad():
+    features = model((image / 255 - mean) / std)"""
 
 
 def model_card(

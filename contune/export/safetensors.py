@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from contune.export.card import ARRAY, Written, open_photo, to_square
+from contune.export.card import ARRAY, Written, prepared_photo
 from contune.export.timm import timm_arguments
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import has_small_stem
@@ -29,7 +29,6 @@ def write_safetensors(encoder: ImageEncoder, classifier: Classifier | None, fold
 
 def _usage(encoder: ImageEncoder) -> str:
     spec = encoder.spec
-    to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
     return f"""\
 With contune, which prepares images itself. From the hub: `contune.load_encoder("hf:OWNER/NAME")`.
 
@@ -51,12 +50,7 @@ from safetensors.torch import load_file
 model.load_state_dict(load_file("{ENCODER_FILE}"))
 model.eval()
 
-{open_photo(spec.channels)}
-{to_square(spec)}
-image = torch.tensor(numpy.asarray(image)){to_tensor}
-mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
-with torch.no_grad():
-    features = model((image / 255 - mean) / std)
+{prepared_photo(spec)}
 ```
 """
 

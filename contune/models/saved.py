@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from contune import device
@@ -31,10 +31,11 @@ from contune.errors import UserError
 from contune.files import atomic_file
 from contune.hub import local
 from contune.models.encoders import OWN_MODULE, build_encoder, has_small_stem
+from contune.models.timm_stem import stem_from_timm
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
-CONFIG_FILE, TIMM_FILE, SPEC_KEY = "config.json", "model.safetensors", "contune"
-"""Of an export for timm. Its config.json has contune's description of the encoder under this key."""
+TIMM_FILE = "model.safetensors"
+"""The encoder file of an export for timm."""
 LARGEST_IMAGE = 8192
 """Pixels per side. A file that claims more is damaged."""
 DIGEST = "sha256"
@@ -119,56 +120,27 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEnc
     encoder: if the run trained a module of your own, such a module. A copy of it gets the trained weights.
     """
     folder = file = local(path)
-    for_timm = _is_export_for_timm(folder)
     if folder.is_dir():
-        file = folder / (TIMM_FILE if for_timm else ENCODER_FILE)
+        names = [name for name in (ENCODER_FILE, TIMM_FILE) if (folder / name).exists()]
+        file = folder / (names or [ENCODER_FILE])[0]
     if not file.exists():
         from contune.run import hint_at_seeds  # run.py imports this module
 
         fix = hint_at_seeds(Path(path)) or "A run folder has one after training."
         raise UserError(f"no encoder at {file}. {fix}")
     try:
-        if for_timm:
-            tensors, about = load_file(file), json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))[SPEC_KEY]
-        else:
-            tensors, about = _read(file)
+        tensors, about = _read(file)
         spec = _checked_spec(about)
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
     backbone = spec.build(encoder)
     try:
-        if for_timm and has_small_stem(backbone):
+        if has_small_stem(backbone) and "maxpool.0.weight" in tensors:
             tensors = stem_from_timm(tensors, spec.channels)
         backbone.load_state_dict(tensors)
     except (RuntimeError, KeyError, IndexError):
         raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
-
-
-def _is_export_for_timm(folder: Path) -> bool:
-    if (folder / ENCODER_FILE).exists():
-        return False
-    with suppress(*_DAMAGED):
-        return SPEC_KEY in json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    return False
-
-
-def stem_from_timm(weights: dict[str, Tensor], channels: int) -> dict[str, Tensor]:
-    """The inverse of `export.timm.stem_for_timm`: our 3×3 stem from timm's, which reads copies of the image's channels.
-
-    Tap (y, x) reads copy 2·[y = 2] + [x = 2], of the image itself before its negative.
-    """
-    theirs_KK33 = weights["maxpool.0.weight"]
-    ours_KC33 = torch.empty(len(theirs_KK33), channels, 3, 3)
-    for y in range(3):
-        for x in range(3):
-            first = (2 * (y == 2) + (x == 2)) * 2 * channels
-            ours_KC33[:, :, y, x] = theirs_KK33[:, first : first + channels, y, x]
-    norm = {
-        name.replace("maxpool.1.", "bn1."): value for name, value in weights.items() if name.startswith("maxpool.1.")
-    }
-    others = {name: value for name, value in weights.items() if not name.startswith("maxpool.")}
-    return {**others, **norm, "conv1.weight": ours_KC33}
 
 
 def own_name(module: nn.Module) -> str:
