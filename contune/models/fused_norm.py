@@ -6,7 +6,6 @@ batch-norm reads it twice. Fused, they read it twice and write it once.
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -21,43 +20,13 @@ class FusedNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
         has_kernels = HAS_TRITON and (x.is_cuda or interprets_triton())
         if self.training and has_kernels and x.numel() > x.shape[1]:  # torch raises for a single value per channel
-            return _NormAct.apply(x, residual, self.weight, self.bias, self, relu)  # type: ignore[no-untyped-call,no-any-return]  # torch leaves it untyped
+            from contune.models.norm_kernels import NormAct  # needs triton, which a CPU-only torch does not bring
+
+            return NormAct.apply(x, residual, self.weight, self.bias, self, relu)  # type: ignore[no-untyped-call,no-any-return]  # torch leaves it untyped
         y: Tensor = super().forward(x)
         if residual is not None:
             y = y + residual
         return F.relu(y) if relu else y
-
-
-class _NormAct(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, residual: Tensor | None, weight_C: Tensor, bias_C: Tensor, norm: FusedNorm, relu: bool
-    ) -> Tensor:
-        from contune.models import norm_kernels  # needs triton, which a CPU-only torch does not bring
-
-        x = x.contiguous(memory_format=torch.channels_last)
-        if residual is not None:
-            residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        y, mean_C, rstd_C = norm_kernels.forward(
-            x, residual, weight_C, bias_C, norm.running_mean, norm.running_var, norm.num_batches_tracked,
-            momentum=norm.momentum or 0.0, eps=norm.eps, relu=relu,
-        )  # fmt: skip
-        ctx.save_for_backward(x, y if relu else None, weight_C, mean_C, rstd_C)
-        ctx.add = residual is not None
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        from contune.models import norm_kernels
-
-        x, y, weight_C, mean_C, rstd_C = ctx.saved_tensors
-        g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        grads = norm_kernels.backward(g, x, y, weight_C, mean_C, rstd_C, add=ctx.add)
-        return *grads, None, None
 
 
 class _BasicBlock(_resnet.BasicBlock):  # type: ignore[misc]  # timm's is not known to mypy
