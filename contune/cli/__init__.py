@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from contune.console import printable
 from contune.errors import UserError
@@ -22,7 +22,7 @@ from contune.training.signals import RESUME_CODE, Stopped
 if TYPE_CHECKING:
     from contune.config import Config
 
-app = typer.Typer(
+app = Typer(
     help="Tuned contrastive learning: train, evaluate and export an image encoder.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def _spelled(words: list[str] | None) -> list[str] | None:
 
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
         show_default="digits",
@@ -50,14 +50,14 @@ Arguments = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
+    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Run = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[
-    str | None, typer.Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
+    str | None, Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
 ]
 Parallel = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
+    int | None, Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
 ]
 
 DEFAULT_RECIPE = "digits"
@@ -107,14 +107,14 @@ def _complain(text: str) -> None:
 
 @app.callback(invoke_without_command=True)
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, in any command.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error, in any command.")] = False,
 ) -> None:
     if version:
         from contune import __version__
 
         print(f"contune {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
 def split_recipe(arguments: list[str] | None) -> tuple[str, list[str]]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.cli.use import MAX_ROWS, LabelColumn, Workers
@@ -14,8 +14,8 @@ from contune.settings import parse
 
 @app.command(rich_help_panel="Understand")
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, CSV or parquet.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="A JSON file for everything that was found.")] = None,
+    path: Annotated[str, Argument(metavar="PATH", help="A folder, CSV or parquet.", show_default=False)],
+    out: Annotated[Path | None, Option(help="A JSON file for everything that was found.")] = None,
     label_column: LabelColumn = None,
     workers: Workers = None,
 ) -> None:
@@ -50,7 +50,7 @@ def check(
         write_atomic(out, found.to_json())
         say(f"\nreport   {out}")
     if any(finding.is_bad for finding in noticed):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @app.command(rich_help_panel="Understand")
@@ -70,17 +70,17 @@ def doctor(arguments: Arguments = None) -> None:
         say(f"{finding.mark} {finding.text}")
         is_bad |= finding.is_bad
     if is_bad:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @app.command(rich_help_panel="Understand")
 def analyze(
     run: Run,
     overrides: Overrides = None,
-    k1: Annotated[str, typer.Option(help="Values of k1 to compare, separated by commas.")] = "",
-    k2: Annotated[str, typer.Option(help="Values of k2 to compare, separated by commas.")] = "",
-    batches: Annotated[int, typer.Option(help="Batches of training data to use.")] = 8,
-    out: Annotated[Path | None, typer.Option(help="The folder to write to.", show_default="the run's")] = None,
+    k1: Annotated[str, Option(help="Values of k1 to compare, separated by commas.")] = "",
+    k2: Annotated[str, Option(help="Values of k2 to compare, separated by commas.")] = "",
+    batches: Annotated[int, Option(help="Batches of training data to use.")] = 8,
+    out: Annotated[Path | None, Option(help="The folder to write to.", show_default="the run's")] = None,
 ) -> None:
     """Measure how strongly positives pull and negatives push: the paper's gradient responses of TCL and SupCon.
 
@@ -113,10 +113,8 @@ def analyze(
 
 @app.command(rich_help_panel="Understand")
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False, metavar="RUN...")],
-    out: Annotated[
-        Path | None, typer.Option(help="The page.", show_default="RUN/report.html or comparison.html")
-    ] = None,
+    runs: Annotated[list[Path], Argument(help="Run folders.", show_default=False, metavar="RUN...")],
+    out: Annotated[Path | None, Option(help="The page.", show_default="RUN/report.html or comparison.html")] = None,
 ) -> None:
     """Write the report of a run again, or one page that compares several runs.
 
@@ -143,25 +141,21 @@ def tune(
     arguments: Arguments = None,
     how: Annotated[
         str,
-        typer.Option(
+        Option(
             help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`.",
             show_default="search; paper if Optuna is not installed",
         ),
     ] = "",
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Total number of trials of a search.", show_default="16")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")
-    ] = None,
+    trials: Annotated[int | None, Option(min=1, help="Total number of trials of a search.", show_default="16")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
+        int | None, Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Start no trial after this many minutes.")] = None,
-    k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
-    k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
-    r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
+    minutes: Annotated[float | None, Option(min=0, help="Start no trial after this many minutes.")] = None,
+    k1: Annotated[str | None, Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
+    k2: Annotated[str | None, Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
+    r: Annotated[str | None, Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
+    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
 ) -> None:
     """Find k1 and k2 of TCL, or r, with short runs on a validation split.
 
@@ -211,14 +205,14 @@ def tune(
 def experiment(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
+        Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
-    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Reuse results with the same settings.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Copy the results to this folder, one file per run.")] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="Run nothing; draw the results there are.")] = False,
+    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
+    source: Annotated[Path | None, Option("--from", help="Reuse results with the same settings.")] = None,
+    save: Annotated[Path | None, Option(help="Copy the results to this folder, one file per run.")] = None,
+    draw: Annotated[bool, Option("--draw", help="Run nothing; draw the results there are.")] = False,
 ) -> None:
     """Run a set of trainings and draw them together; without a name, list the experiments.
 
@@ -263,4 +257,4 @@ def experiment(
     if save is not None:
         say(f"results  {save}: {drawn.num_saved} new")
     if any(outcome.failures for outcome in drawn.outcomes):
-        raise typer.Exit(2)
+        raise Exit(2)
