@@ -1,7 +1,6 @@
 """`contune doctor`: check machine, data and settings before a run, and suggest changes."""
 
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 
 from contune.config import Config
 from contune.console import Finding, advice, fine, note, plural, wrong
-from contune.data.augment import eval_transform
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
 from contune.kernels import LossSettings
@@ -48,7 +46,8 @@ CPU_TRIAL_BYTES = 2**27
 def examine(config: Config) -> Iterator[Finding]:
     """Findings in the order of a run: ✓ for a check that passed. An error that would stop the run is the last one."""
     try:
-        yield from about_machine(config.run.device)
+        found = ", ".join(f"{name} {version}" for name, version in versions().items())
+        yield note(f"machine: {hardware_name(choose_device('auto'))}; {found}")  # what a bug report starts with
         setup = open_setup(config)
         yield from about_data(setup)
         yield from about_batch(setup)
@@ -60,25 +59,12 @@ def examine(config: Config) -> Iterator[Finding]:
         yield wrong(str(error))
 
 
-def about_machine(device_name: str) -> Iterator[Finding]:
-    """Hardware and versions: what a bug report starts with."""
-    try:
-        device = choose_device(device_name)
-    except UserError:  # reported when the run is set up
-        device = choose_device("auto")
-    found = ", ".join(f"{name} {version}" for name, version in versions().items())
-    yield note(f"machine: {hardware_name(device)}; {found}")
-    free_gib = shutil.disk_usage(".").free / 2**30
-    if free_gib < 2:
-        yield advice(f"only {free_gib:.1f} GiB of disk are free here; checkpoints may not fit")
-
-
 def about_data(setup: Setup) -> Iterator[Finding]:
-    """Splits, classes, and whether normalized pixels have mean 0 and standard deviation 1."""
-    dataset, config, spec = setup.dataset, setup.config, setup.spec
+    """Splits and classes, and whether they can be evaluated and learned from."""
+    dataset, config = setup.dataset, setup.config
     splits = (("train", dataset.train), ("val", dataset.val), ("test", dataset.test))
     sizes = ", ".join(f"{len(split):,} {name}" for name, split in splits if split is not None)
-    yield note(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
+    yield note(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {setup.spec.image_size} px")
     if dataset.skipped:
         yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
@@ -94,16 +80,6 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         if largest > 10 * max(1, smallest) and config.optim.balance == "none":
             rarest = dataset.class_names[int(counts_K.argmin())]
             yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
-    indices = torch.linspace(0, len(dataset.train) - 1, min(256, len(dataset.train))).long()
-    images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
-    x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
-    mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
-    found = f"normalized images have mean {mean:.2f} and standard deviation {std:.2f}"
-    hint = f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data"
-    if setup.weights is not None:
-        yield note(f"{found}, by the numbers of the weights")
-    else:
-        yield fine(found) if abs(mean) <= 0.5 < std < 2.0 else advice(hint)
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
