@@ -28,10 +28,7 @@ def local(source: str | Path) -> Path:
     """
     if not str(source).startswith(PREFIX):
         path, place = expanded(source), expanded(os.environ.get(COLLECTION, "models"))
-        listed = place / LIST
-        if path.exists() or len(path.parts) != 1 or not listed.exists():
-            return path
-        return _collected(place, str(source), json.loads(listed.read_text(encoding="utf-8"))) or path
+        return path if path.exists() or not (place / LIST).exists() else _collected(place, str(source)) or path
     from huggingface_hub import snapshot_download
 
     name, _, revision = str(source).removeprefix(PREFIX).partition("@")
@@ -43,10 +40,11 @@ def local(source: str | Path) -> Path:
         ) from None
 
 
-def _collected(place: Path, name: str, models: list[dict[str, str]]) -> Path | None:
+def _collected(place: Path, name: str) -> Path | None:
     """The folder of a listed model, if its weights are those of the list."""
-    for model in models:
-        if model["name"] == name and (file := place / name / model["file"]).exists():
+    for model in json.loads((place / LIST).read_text(encoding="utf-8")):
+        file: Path = place / name / model["file"]
+        if model["name"] == name and file.exists():
             with safe_open(file, framework="pt") as opened:  # whoever loads the weights compares them with this digest
                 if opened.metadata().get("sha256") != model["sha256"]:
                     raise UserError(f"{file} has other weights than {place / LIST} lists; download it again.")
