@@ -35,9 +35,8 @@ def local(source: str | Path) -> Path:
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=FILES))
     except Exception as error:  # the hub's, its HTTP client's and its cache's own
-        raise UserError(
-            f"cannot download {source}: {_reason(error)}. Check the name and the network; for a private model {LOG_IN}."
-        ) from None
+        fix = f"check the name and the network; for a private model {LOG_IN}"
+        raise UserError(f"cannot download {source}: {_reason(error)}; {fix}") from None
 
 
 def _collected(place: Path, name: str) -> Path | None:
@@ -70,23 +69,14 @@ def push(folder: Path, repo: str, *, private: bool = False) -> str:
     try:
         url = api.create_repo(repo, private=private or None, exist_ok=True)
         if private and not api.model_info(repo).private:
-            raise UserError(
-                f"{repo} exists and is public, so nothing was uploaded. Make it private on the hub, or choose another "
-                f"name. The export stays in {folder}."
-            )
-        api.upload_folder(
-            repo_id=repo,
-            folder_path=folder,
-            delete_patterns=FILES,
-            commit_message="Upload an encoder trained by contune",
-        )
+            raise UserError(f"{repo} is public; make it private or choose another name. The export stays in {folder}.")
+        message = "Upload an encoder trained by contune"
+        api.upload_folder(repo_id=repo, folder_path=folder, delete_patterns=FILES, commit_message=message)
     except UserError:
         raise
     except Exception as error:  # the hub's and its HTTP client's own
-        raise UserError(
-            f"cannot upload to {repo}: {_reason(error)}. The export stays in {folder}; "
-            f"upload it later with `hf upload {repo} {folder}`."
-        ) from None
+        fix = f"the export stays in {folder}; upload it later with `hf upload {repo} {folder}`"
+        raise UserError(f"cannot upload to {repo}: {_reason(error)}; {fix}") from None
     return str(url)
 
 

@@ -177,10 +177,7 @@ def unchanged_buffers(module: nn.Module) -> Iterator[None]:
 
 def check_views(views: Sequence[Tensor], at_least: int = 2) -> None:
     if len(views) < at_least:
-        raise UserError(
-            f"this method compares {at_least} or more views of each image and got {len(views)}. "
-            f"Set augment.views={at_least} or more."
-        )
+        raise UserError(f"this method compares views of an image and got {len(views)}; set augment.views={at_least}")
 
 
 def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:

@@ -52,14 +52,10 @@ def build_encoder(
             features_ND: Tensor = encoder.eval()(torch.zeros(1, channels, image_size, image_size))
     except TOO_SMALL as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{name} cannot take images of {image_size} pixels ({reason}). Set a larger data.image_size or another "
-            "model.encoder."
-        ) from error
+        fix = "set a larger data.image_size or another model.encoder"
+        raise UserError(f"{name} cannot take images of {image_size} pixels ({reason}); {fix}") from error
     if own is None and stem == "cifar" and not has_small_stem(encoder):
-        raise UserError(
-            f"stem=cifar works for ResNets that begin with one convolution. Set model.stem=auto for {name}."
-        )
+        raise UserError(f"stem=cifar is for ResNets that begin with one convolution; set model.stem=auto for {name}")
     if features_ND.dim() != 2:
         raise UserError(f"{name} returns {tuple(features_ND.shape)} for an image instead of one row of features.")
     encoder.num_features = features_ND.shape[1]  # type: ignore[assignment]  # torch types attributes as modules
@@ -69,10 +65,8 @@ def build_encoder(
 def check_encoder_name(name: str) -> None:
     if name.startswith(OWN_MODULE):
         kind = name.removeprefix(OWN_MODULE).rpartition("-")[0]
-        raise UserError(
-            f"this encoder is a module of your own, {kind}, which contune cannot build. In Python, pass one: "
-            f"contune.load_encoder(RUN, encoder={kind}(...))."
-        )
+        fix = f"in Python, pass one: contune.load_encoder(RUN, encoder={kind}(...))"
+        raise UserError(f"this encoder is a module of your own, {kind}, which contune cannot build; {fix}")
     if name != RESNET_MINI and not device.timm.is_model(name):
         raise unknown("encoder", name, [RESNET_MINI, *device.timm.list_models()])
 

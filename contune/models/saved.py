@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from math import isfinite
 from pathlib import Path
@@ -32,6 +32,7 @@ from contune.files import atomic_file
 from contune.hub import local
 from contune.models.encoders import OWN_MODULE, build_encoder, has_small_stem
 from contune.models.timm_stem import stem_from_timm
+from contune.settings import annotations_of, check, one_of, parse, ranged
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 TIMM_FILE = "model.safetensors"
@@ -49,13 +50,13 @@ class EncoderSpec:
     encoder: str
     stem: str
     norm: str
-    image_size: int
-    channels: int
+    image_size: int = field(metadata={"low": 1, "high": LARGEST_IMAGE})
+    channels: int = field(metadata={"low": 1, "high": MOST_CHANNELS})
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    resize: str = "squash"
+    resize: str = one_of("squash", tuple(RESIZES))
     """How images become squares: a key of `RESIZES`."""
-    bits: int = 16
+    bits: int = ranged(16, low=8, high=16)
     """How many bits the 16-bit files of its data use."""
     ranges: Ranges = ()
     """Which values become 0 and 255, if its data are floats or other arrays."""
@@ -165,18 +166,13 @@ def find_weights(source: str, encoder: str) -> ImageEncoder:
 
 def _timm_weights(name: str) -> ImageEncoder:
     if not device.timm.is_model_pretrained(name):
-        raise UserError(
-            f"model.weights={name} is neither a file, a run folder nor a name of timm's weights; "
-            "`timm.list_pretrained()` lists those."
-        )
+        raise UserError(f"model.weights={name} is neither a file, a run folder nor one of timm.list_pretrained()")
     try:
         model = device.timm.create_model(name, pretrained=True, num_classes=0)
     except Exception as error:  # from the hub, the network and the files of its cache
-        raise UserError(
-            f"timm cannot load {name}: {' '.join(str(error).split())[:200]}. Without a network, download "
-            f"model.safetensors from huggingface.co/timm/{name}, and set model.weights=FILE and "
-            f"model.encoder={name.partition('.')[0]}."
-        ) from None
+        reason, fix = " ".join(str(error).split())[:200], f"model.weights=FILE model.encoder={name.partition('.')[0]}"
+        place = f"model.safetensors from huggingface.co/timm/{name}"
+        raise UserError(f"timm cannot load {name}: {reason}. Without a network, download {place}; set {fix}") from None
     return _with_timm_spec(model, model.pretrained_cfg["architecture"])
 
 
@@ -198,10 +194,8 @@ def _state_dict(file: Path, encoder: str) -> ImageEncoder:
     except RuntimeError as error:
         missing = [str(error).splitlines()[-1].strip()]
     if missing:
-        raise UserError(
-            f"{file} does not fit {encoder}: {len(missing)} tensors are missing or have another shape, such as "
-            f"{missing[0]}; it begins with {', '.join(names[:3])}. Set model.encoder to the network it comes from."
-        )
+        fix = f"it begins with {', '.join(names[:3])}; set model.encoder to the network that it comes from"
+        raise UserError(f"{file} does not fit {encoder}: {missing[0]} and {len(missing) - 1} others are missing; {fix}")
     return _with_timm_spec(model, encoder)
 
 
@@ -226,21 +220,11 @@ def adapt_channels(tensors: dict[str, Tensor], encoder: nn.Module, channels: int
 
 def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
     """A spec from a file, which may contain anything."""
-    about = {"ranges": (), **about}  # older files have none
-    ranges = tuple((float(low), float(high)) for low, high in about["ranges"])
-    moments = {name: tuple(map(float, about[name])) for name in ("mean", "std")}
-    spec = EncoderSpec(**{**about, **moments, "ranges": ranges})
-    numbers = (*spec.mean, *spec.std)
-    if not (
-        all(isinstance(name, str) for name in (spec.encoder, spec.stem, spec.norm))
-        and spec.channels in range(1, MOST_CHANNELS + 1)
-        and spec.image_size in range(1, LARGEST_IMAGE + 1)
-        and spec.resize in RESIZES
-        and spec.bits in range(8, 17)
-        and len(numbers) == 2 * spec.channels
-        and all(map(isfinite, (*numbers, *chain(*ranges))))
-        and min(spec.std) > 0
-    ):
+    types = annotations_of(EncoderSpec)
+    spec = EncoderSpec(**{name: parse(value, types[name], name) for name, value in dict(about).items()})
+    check(spec, "")
+    numbers = (*spec.mean, *spec.std, *chain(*spec.ranges))
+    if not (len(spec.mean) == len(spec.std) == spec.channels and min(spec.std) > 0 and all(map(isfinite, numbers))):
         raise ValueError(f"{spec} is not possible")
     return spec
 
@@ -276,11 +260,10 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 def load_classifier(run: Path) -> Classifier:
     file = local(run) / CLASSIFIER_FILE
     if not file.exists():
-        raise UserError(
-            f"{run} has no {CLASSIFIER_FILE}: it was trained without labels or evaluated without a linear probe. "
-            f"`contune eval {run} eval.linear=fast` writes one if its data has labels; otherwise add data.path=FOLDER "
-            "with labeled images."
+        fix = (
+            f"`contune eval {run} eval.linear=fast` writes one; without labels add data.path=FOLDER with labeled images"
         )
+        raise UserError(f"{run} has no {CLASSIFIER_FILE}, because nothing trained a classifier; {fix}")
     try:
         tensors, about = _read(file)
         return Classifier(
