@@ -50,10 +50,8 @@ class Method(nn.Module):
     class Settings:
         """The settings of a method, with their defaults."""
 
-        @property
-        def needs_labels(self) -> bool:
-            """Whether training with these settings needs labels."""
-            return True
+        needs_labels = True
+        """Whether training with these settings needs labels."""
 
     settings: Settings
     epoch: Tensor
@@ -111,9 +109,11 @@ class Method(nn.Module):
 class WithoutLabels(Method.Settings):
     """The settings of a method that learns from images alone."""
 
-    @property
-    def needs_labels(self) -> bool:
-        return False
+    needs_labels = False
+    projector_hidden: int = ranged(2048, low=1)
+    """Size of the projector's hidden layers."""
+    projector_dim: int = ranged(2048, low=1)
+    """Size of the embedding that the loss sees."""
 
 
 class MomentumMethod(Method):
@@ -122,9 +122,7 @@ class MomentumMethod(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         projector_hidden: int = ranged(4096, low=1)
-        """Size of the projector's hidden layers."""
         projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that the loss sees."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """Momentum of the slow copies in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)

@@ -19,10 +19,6 @@ class SimSiam(Method):
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's two hidden layers."""
-        projector_dim: int = ranged(2048, low=1)
-        """Size of the embedding that the loss sees."""
         predictor_hidden: int = ranged(512, low=1)
         """Size of the predictor's bottleneck, a quarter of the embedding's in the paper."""
 

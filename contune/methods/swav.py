@@ -45,10 +45,7 @@ class SwAV(Method):
         """The epoch from which the queue is used, once it is full."""
         frozen_epochs: float = ranged(2.0, low=0.0)
         """Epochs for which the prototypes keep their initial values."""
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(128, low=1)
-        """Size of the embedding that is compared with the prototypes."""
         num_prototypes: int = ranged(3000, low=2)
         """Number of prototypes."""
         global_views: int = ranged(2, low=2)

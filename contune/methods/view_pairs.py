@@ -4,7 +4,6 @@ Shapes: B images, N rows of all stacked views, V views, D embedding size; 2 wher
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.methods.base import Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.models.heads import mlp
-from contune.settings import ranged
 
 
 class ViewPairMethod(Method):
@@ -23,12 +21,8 @@ class ViewPairMethod(Method):
     None of these losses changes if all embeddings shift, so the projector's last layer has no bias.
     """
 
-    @dataclass(kw_only=True)
     class Settings(WithoutLabels):
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layers."""
-        projector_dim: int = ranged(2048, low=1)
-        """Size of the embedding that the loss sees."""
+        """The sizes of the projector."""
 
     settings: Settings
     num_hidden = 2
