@@ -15,8 +15,7 @@ from contune.data.augment import resize
 from contune.errors import UserError, check_known
 from contune.export.card import Written, model_card
 from contune.export.onnx import write_onnx
-from contune.export.safetensors import write_safetensors
-from contune.export.timm import write_timm
+from contune.export.pytorch import write_safetensors, write_timm
 from contune.files import check_new_folder, unwritable
 from contune.models.saved import CLASSIFIER_FILE, Classifier, ImageEncoder, load_classifier, load_encoder
 from contune.run import RunFolder

@@ -1,5 +1,7 @@
-"""Export as a folder that `timm.create_model("local-dir:…", pretrained=True)` loads."""
+"""The two exports for PyTorch: a folder that timm loads, and safetensors for contune and for PyTorch without it."""
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +9,10 @@ from torch import Tensor
 
 from contune.device import timm
 from contune.errors import UserError
-from contune.export.card import Written, prepared_photo
+from contune.export.card import ARRAY, Written, prepared_photo
+from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import MINI, RESNET_MINI, has_small_stem
-from contune.models.saved import TIMM_FILE, Classifier, EncoderSpec, ImageEncoder, save_encoder
+from contune.models.saved import CLASSIFIER_FILE, ENCODER_FILE, TIMM_FILE, Classifier, EncoderSpec, save_classifier
 from contune.models.timm_stem import ENLARGED, STEM_CHANNELS, stem_for_timm
 
 
@@ -51,26 +54,6 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
     except RuntimeError:  # a stem with anti-aliasing, or weights that timm converts from an older form (Swin)
         raise UserError(f"timm's {architecture} cannot load these weights from a folder. Use --to onnx.") from None
 
-    def outputs(images_NCHW: Tensor) -> list[Tensor]:
-        x_NCHW = encoder.prepare(images_NCHW)
-        return [loaded(x_NCHW.repeat_interleave(enlarged, dim=2).repeat_interleave(enlarged, dim=3))]
-
-    return Written(usage=_usage(spec, enlarged), library="timm", outputs=outputs)
-
-
-def timm_arguments(spec: EncoderSpec) -> tuple[str, dict[str, Any]]:
-    """timm's name for the encoder, and the arguments it takes besides the number of channels."""
-    if spec.encoder == RESNET_MINI:
-        return "resnet18", {**MINI}
-    architecture = timm.models.split_model_name_tag(spec.encoder)[0]
-    try:
-        timm.create_model(architecture, img_size=spec.image_size, num_classes=0)
-    except TypeError:  # convolutional models take any size and no such argument
-        return architecture, {}
-    return architecture, {"img_size": spec.image_size}
-
-
-def _usage(spec: EncoderSpec, enlarged: int) -> str:
     usage = f"""\
 ```python
 import numpy, timm, torch
@@ -90,4 +73,70 @@ timm has no stem for small images. These weights express it with `replace_stem_p
 pixels that are enlarged to {spec.image_size * enlarged}. The features are the run's. Fine-tuning starts from them, with
 more weights in the stem.
 """
-    return usage
+
+    def outputs(images_NCHW: Tensor) -> list[Tensor]:
+        x_NCHW = encoder.prepare(images_NCHW)
+        return [loaded(x_NCHW.repeat_interleave(enlarged, dim=2).repeat_interleave(enlarged, dim=3))]
+
+    return Written(usage=usage, library="timm", outputs=outputs)
+
+
+def timm_arguments(spec: EncoderSpec) -> tuple[str, dict[str, Any]]:
+    """timm's name for the encoder, and the arguments it takes besides the number of channels."""
+    if spec.encoder == RESNET_MINI:
+        return "resnet18", {**MINI}
+    architecture = timm.models.split_model_name_tag(spec.encoder)[0]
+    try:
+        timm.create_model(architecture, img_size=spec.image_size, num_classes=0)
+    except TypeError:  # convolutional models take any size and no such argument
+        return architecture, {}
+    return architecture, {"img_size": spec.image_size}
+
+
+def write_safetensors(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
+    """`encoder.safetensors`, and `config.json` with the network and its preprocessing."""
+    spec = encoder.spec
+    save_encoder(folder / ENCODER_FILE, encoder.backbone, spec)
+    description = {**asdict(spec), "num_features": encoder.num_features}
+    (folder / "config.json").write_text(json.dumps(description, indent=2) + "\n")
+    name, values = timm_arguments(spec)
+    arguments = "".join(f", {key}={value}" for key, value in values.items())
+    if spec.norm == "group":
+        arguments += ", norm_layer=functools.partial(timm.layers.GroupNorm, num_groups=8)"
+    network = f'model = timm.create_model("{name}", num_classes=0, in_chans={spec.channels}{arguments})'
+    if has_small_stem(encoder.backbone):
+        network += f"""
+model.conv1 = torch.nn.Conv2d({spec.channels}, 64, 3, stride=1, padding=1, bias=False)
+model.maxpool = torch.nn.Identity()"""
+    usage = f"""\
+With contune, which prepares images itself. From the hub: `contune.load_encoder("hf:OWNER/NAME")`.
+
+```python
+import contune
+
+encoder = contune.load_encoder(".")  # also a torch Module, for uint8 images (batch, {spec.channels}, height, width)
+(part,) = contune.embed(encoder, ["{"photo.png" if spec.channels in (1, 3) else ARRAY}"])
+features = part.embeddings
+```
+
+With PyTorch and timm only:
+
+```python
+import functools, numpy, timm, torch
+from safetensors.torch import load_file
+
+{network}
+model.load_state_dict(load_file("{ENCODER_FILE}"))
+model.eval()
+
+{prepared_photo(spec)}
+```
+"""
+    if classifier is not None:
+        save_classifier(folder / CLASSIFIER_FILE, classifier)
+        names = ", ".join(f"`{name}`" for name in classifier.class_names)
+        usage += f"""
+`{CLASSIFIER_FILE}` holds `weight` and `bias` of a linear classifier on the features. Its classes, in order: {names}.
+"""
+    loaded = load_encoder(folder)
+    return Written(usage=usage, library="pytorch", outputs=lambda images_NCHW: [loaded(images_NCHW)])
