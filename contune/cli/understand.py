@@ -141,11 +141,8 @@ def tune(
     arguments: Arguments = None,
     how: Annotated[
         str,
-        Option(
-            help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`.",
-            show_default="search; paper if Optuna is not installed",
-        ),
-    ] = "",
+        Option(help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`."),
+    ] = "search",
     trials: Annotated[int | None, Option(min=1, help="Total number of trials of a search.", show_default="16")] = None,
     epochs: Annotated[int | None, Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[
@@ -166,21 +163,16 @@ def tune(
 
     `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
     """
-    from importlib.util import find_spec
-
     from contune.tune import COLUMNS, SEARCHED, SUMMARY
     from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
-    way = how or ("paper" if find_spec("optuna") is None else "search")
     for option, value in (("--trials", trials), ("--k1", k1), ("--k2", k2), ("--r", r)):
-        if value is not None and way != "search":
-            raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
-    if not how and way == "paper":
-        say("Optuna is not installed, so contune uses the paper's procedure; `pip install contune[tune]` adds search")
+        if value is not None and how != "search":
+            raise UserError(f"{option} works only with --how search, and this is --how {how}; leave it out")
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
-    folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
+    folder = out or Path("runs") / "tune" / f"{name}-{how}{length}"
     ends = {"r": r} if r else {"k1": k1, "k2": k2}
     asked = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in ends.items() if text}
     tuned = run_tuning(
@@ -188,7 +180,7 @@ def tune(
         overrides,
         config,
         folder,
-        how=way,
+        how=how,
         epochs=epochs,
         num_trials=trials or 16,
         parallel=parallel,

@@ -150,8 +150,6 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tens
     the batch, and updates its running statistics only the first time. Dropout repeats its random numbers. Works under
     autocast; with DistributedDataParallel call it inside the module that is wrapped.
     """
-    if micro_batch < 1:
-        raise UserError(f"micro_batch must be 1 or more, got {micro_batch}")
     chunks = x.split(micro_batch)
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([encoder(chunk) for chunk in chunks])
