@@ -117,17 +117,15 @@ def options(
         raise Exit
 
 
-def split_recipe(arguments: list[str] | None) -> tuple[str, list[str]]:
-    """The recipe and the overrides, from [RECIPE] [KEY=VALUE]... The first word is the recipe unless it has a `=`."""
-    words = arguments or []
-    return (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
-
-
 def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
-    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]..."""
+    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]...
+
+    The first word is the recipe unless it has a `=`.
+    """
     from contune.recipes import configure
 
-    recipe, overrides = split_recipe(arguments)
+    words = arguments or []
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
     return recipe, overrides, *configure(recipe, overrides)
 
 

@@ -6,18 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from contune.cli import (
-    Arguments,
-    Overrides,
-    Parallel,
-    Run,
-    Seeds,
-    app,
-    parse_choice,
-    parse_seeds,
-    refuse_torchrun,
-    split_recipe,
-)
+from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
 from contune.settings import split_assignment
@@ -62,12 +51,11 @@ def train(
         from contune import api
         from contune.run import RunFolder
 
-        recipe, overrides = split_recipe(arguments)
-        settings: dict[str, Any] = dict(map(split_assignment, overrides if extends is None else arguments or []))
         if extends is None:
-            run = api.train(recipe=recipe, out=out, **settings)
+            recipe, overrides, *_ = parse_choice(arguments)
+            run = api.train(recipe=recipe, out=out, **dict(map(split_assignment, overrides)))
         else:
-            run = api.Run(extends, {}).extend(out, **settings)
+            run = api.Run(extends, {}).extend(out, **dict(map(split_assignment, arguments or [])))
         folder, result = RunFolder(run.folder), run.result
         if not result:
             return  # not the main process

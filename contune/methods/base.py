@@ -189,13 +189,6 @@ def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:
     return labels_B.repeat(len(views), *[1] * (labels_B.dim() - 1))
 
 
-def ids_of_views(views: Sequence[Tensor]) -> Tensor:
-    """For each row of the stacked views, an integer that only the views of one image share, across all processes."""
-    num = views[0].shape[0]
-    ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
-    return ids_B.repeat(len(views))
-
-
 def classification_loss(
     logits_NK: Tensor,
     labels_N: Tensor,
