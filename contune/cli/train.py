@@ -53,7 +53,8 @@ def train(
 
         if extends is None:
             recipe, overrides, *_ = parse_choice(arguments)
-            run = api.train(recipe=recipe, out=out, **dict(map(split_assignment, overrides)))
+            settings: dict[str, Any] = dict(map(split_assignment, overrides))
+            run = api.train(recipe=recipe, out=out, **settings)
         else:
             run = api.Run(extends, {}).extend(out, **dict(map(split_assignment, arguments or [])))
         folder, result = RunFolder(run.folder), run.result

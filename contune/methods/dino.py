@@ -69,12 +69,16 @@ class DINO(MomentumMethod):
             teacher_NK = prototypes(projector(self.encode(views[:num_global], encoder)))
         features_ND = self.encode(views)
         student_NK = self.prototypes(self.projector(features_ND))
+        temperature: float | Tensor = self.settings.teacher_temperature
+        if warmup := self.settings.teacher_warmup_epochs:  # step by step; the authors raise it once per epoch
+            first = self.settings.first_teacher_temperature
+            temperature = first + (self.epoch / warmup).clamp(max=1) * (temperature - first)
         loss = dino_loss(
             student_NK.unflatten(0, (len(views), -1)),
             teacher_NK.unflatten(0, (num_global, -1)),
             self.centre_K,
             student_temperature=self.settings.temperature,
-            teacher_temperature=self._teacher_temperature(),
+            teacher_temperature=temperature,
         )
         return Output(loss=loss, features_ND=features_ND.detach(), state={"teacher_K": teacher_NK.mean(dim=0)})
 
@@ -83,14 +87,6 @@ class DINO(MomentumMethod):
         self.prototypes.after_step(self.epoch)
         self.follow(self.teacher, self.encoder, self.projector, self.prototypes)
         self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - self.settings.centre_momentum)
-
-    def _teacher_temperature(self) -> float | Tensor:
-        """The authors raise it once per epoch. We raise it at every step, to the same end."""
-        first, last = self.settings.first_teacher_temperature, self.settings.teacher_temperature
-        if not self.settings.teacher_warmup_epochs:
-            return last
-        done = (self.epoch / self.settings.teacher_warmup_epochs).clamp(max=1)
-        return first + done * (last - first)
 
 
 def dino_loss(

@@ -49,16 +49,10 @@ class ReSSL(MomentumMethod):
             teacher_features_BD = self.encode([weak], teacher_encoder)
             k_BD = F.normalize(teacher_projector(teacher_features_BD).float(), dim=1)
         q_VBD = self.projector(features_ND).unflatten(0, (len(strong), -1))
-        temperatures = {
-            "temperature": self.settings.temperature,
-            "key_temperature": self.settings.teacher_temperature,
-        }
+        temperatures = {"temperature": self.settings.temperature, "key_temperature": self.settings.teacher_temperature}
         losses = [relation_loss(q_BD, k_BD, self.queue.values_KD, **temperatures) for q_BD in q_VBD]
-        return Output(
-            loss=torch.stack(losses).mean(),
-            features_ND=torch.cat([features_ND.detach(), teacher_features_BD]),
-            state={"k_BD": k_BD},
-        )
+        features_ND = torch.cat([features_ND.detach(), teacher_features_BD])
+        return Output(loss=torch.stack(losses).mean(), features_ND=features_ND, state={"k_BD": k_BD})
 
     def after_step(self, output: Output) -> None:
         self.queue.push(output.state["k_BD"])
