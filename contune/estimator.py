@@ -30,7 +30,7 @@ from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE, own_name
 from contune.recipes import for_method
 from contune.run import RunFolder
-from contune.training.log import read_metrics
+from contune.training.log import MetricsLog, read_metrics
 from contune.training.setup import Own, build_method, open_setup
 from contune.training.trainer import Trainer
 
@@ -95,7 +95,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             setup = open_setup(config, own=Own(data=splits, encoder=module))
             method = build_method(setup)
             trainer = Trainer(setup, method, setup.loader(setup.dataset.train, "images"), RunFolder(folder))
-            with trainer.open_log() as log:
+            with MetricsLog(Path(folder), resume_step=0) as log:
                 trainer.fit(log)
             self.history_ = read_metrics(Path(folder))
         self.config_ = config.to_dict()

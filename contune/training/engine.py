@@ -37,9 +37,9 @@ Part = nn.Module | torch.optim.Optimizer
 
 
 class Engine(NamedTuple):
-    compiled: bool
+    compiled: bool = False
     """Forward pass, autocast and loss compiled as one."""
-    captured: bool
+    captured: bool = False
     """The whole step replayed as one CUDA graph."""
     fused: bool = False
     """Batch-norm, addition and ReLU of ResNets by custom kernels."""
@@ -53,25 +53,21 @@ def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: b
     """`compile` captures as well where that is possible; `auto` compiles on a GPU when the run is long enough.
 
     fusable: whether the network has norms that `fused` has kernels for.
-    Processes that share a GPU always train eagerly, as `process_group` has said.
+    Processes that share a GPU always train eagerly, as `process_group` has said: gloo waits on the host.
     in_chunks: by `encode_in_chunks`, whose random states cannot be captured. Chunks are large enough to hide launches.
     """
     capturable = can_capture(device)
-    if device.type == "cuda" and distributed.uses_gloo():  # gloo waits on the host: nothing to capture or compile
-        return Engine(compiled=False, captured=False)
+    if name == "eager" or (device.type == "cuda" and distributed.uses_gloo()):
+        return Engine()
     if name in ("graph", "fused") and not capturable:
         raise UserError(f"run.engine={name} needs a single process on a CUDA device; use run.engine=auto")
     if name == "fused" and not fusable:
         raise UserError("run.engine=fused has kernels only for ResNets with batch-norm; use run.engine=auto")
-    if name == "eager":
-        return Engine(compiled=False, captured=False)
     fusable = fusable and capturable
-    if in_chunks:
-        return Engine(compiled=False, captured=False, fused=fusable and name in ("auto", "fused"))
     worthwhile = num_steps >= (STEPS_WORTH_MORE_THAN_FUSED if fusable else STEPS_WORTH_COMPILING)
-    compiled = name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile)
-    fused = name == "fused" or (name == "auto" and fusable and not compiled)
-    return Engine(compiled=compiled, captured=capturable, fused=fused)
+    compiled = not in_chunks and (name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile))
+    fused = fusable and (name == "fused" or (name == "auto" and not compiled))
+    return Engine(compiled=compiled, captured=capturable and not in_chunks, fused=fused)
 
 
 def can_capture(device: torch.device) -> bool:

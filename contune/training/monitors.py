@@ -6,8 +6,7 @@ Shapes: N views of all images, V views of each, D features, K classes.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""
 GUESSING_SHARE, GUESSING_EPOCHS, GUESSING_STEPS = 0.99, 5, 1000
 """A method is stuck if after this many epochs and steps its loss is still above this share of a guess's."""
-ADVICE = "lower optim.lr or raise method.temperature, in a new folder"
+ADVICE = "the last checkpoint is untouched; lower optim.lr or raise method.temperature, in a new folder"
 MAX_SKIPPED_IN_A_ROW = 30
 """If more steps in a row are not finite, the weights themselves are to blame."""
 
@@ -55,35 +54,26 @@ class HostCopy:
         return values
 
 
-@dataclass
 class Guard:
     """run.on_nan: what happens when a step's loss or gradient is not finite. It stops the run or reports the skip."""
 
-    policy: str
-    num_skipped: int = 0
-    in_a_row: int = 0
+    def __init__(self, policy: str) -> None:
+        self.policy, self.num_skipped, self.in_a_row = policy, 0, 0
 
-    def judge(self, steps: Sequence[int], losses_and_gradients: Sequence[tuple[float, float]]) -> None:
-        bad = []
+    def judge(self, steps: Iterable[int], losses_and_gradients: Iterable[Sequence[float]]) -> None:
         for step, (loss, gradient) in zip(steps, losses_and_gradients, strict=True):
             if math.isfinite(loss) and math.isfinite(gradient):
                 self.in_a_row = 0
                 continue
+            self.num_skipped += 1
             self.in_a_row += 1
-            what, value = ("gradient", gradient) if math.isfinite(loss) else ("loss", loss)
-            bad.append(f"the {what} became {value} at step {step}")
-        if not bad:
-            return
-        if self.policy == "stop":
-            raise UserError(
-                f"{bad[0]}; the last checkpoint is untouched; {ADVICE}, or skip such steps with run.on_nan=skip"
-            )
-        self.num_skipped += len(bad)
-        say(f"{bad[0]}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
-        if self.in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise UserError(
-                f"{bad[-1]}, as in the {self.in_a_row - 1} steps before it; the last checkpoint is untouched; {ADVICE}"
-            )
+            bad = f"gradient became {gradient}" if math.isfinite(loss) else f"loss became {loss}"
+            text = f"the {bad} at step {step}"
+            if self.policy == "stop":
+                raise UserError(f"{text}; {ADVICE}, or skip such steps with run.on_nan=skip")
+            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
+                raise UserError(f"{text}, as in the {self.in_a_row - 1} steps before it; {ADVICE}")
+            say(f"{text}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
 
 
 @torch.no_grad()
@@ -150,30 +140,28 @@ class Watch:
         self.knobs = method.knobs if gradients and isinstance(method, PairwiseMethod) else None
         self.num_views, self.views_per_step = num_views, views_per_step
         self.sums: dict[str, Tensor] = {}
-        self.counts: dict[str, int] = {}
-        """Since the last line: sums of scalars by name, on the device, and how many steps had them."""
-        self.pending: list[tuple[int, Tensor]] = []
-        """Steps that the guard has not seen, each with its loss and its largest gradient."""
         self.num_steps = 0
+        """Since the last line: sums of scalars by name, on the device, and over how many steps."""
+        self.unchecked: dict[int, Tensor] = {}
+        """The loss and the largest gradient of steps that the guard has not seen."""
+        self.line: dict[str, Any] | None = None
+        """The line whose numbers are still on their way."""
         self.warned: set[str] = set()
         self.accuracy = ""
         """The last validation, for the progress bar."""
 
-    def begin(self, log: MetricsLog, advance: Advance) -> None:
+    def begin(self, log: MetricsLog, advance: Advance, step: int = 0) -> None:
         self.log, self.advance = log, advance
-        self.shown_at = time.monotonic()
-        self.line: dict[str, Any] | None = None
-        """The line whose numbers are still on their way."""
+        self.shown_at, self.shown_step = time.monotonic(), step
 
     def add(self, step: int, metrics: Mapping[str, Tensor]) -> None:
         """Add one step. A line whose numbers have arrived is shown."""
         values = dict(metrics)
         if CHECKED in values:
-            self.pending.append((step, values.pop(CHECKED).clone()))  # a replayed graph overwrites its own
+            self.unchecked[step] = values.pop(CHECKED).clone()  # a replayed graph overwrites its own
         for name, value in values.items():
             # Never the value itself: a replayed graph writes its next result over it.
             self.sums.setdefault(name, torch.zeros((), device=value.device))
-            self.counts[name] = self.counts.get(name, 0) + 1
         torch._foreach_add_([self.sums[name] for name in values], [v.detach().float() for v in values.values()])
         self.num_steps += 1
         if self.line is not None and self.line["copy"].has_arrived():
@@ -197,20 +185,17 @@ class Watch:
         if self.knobs is not None:
             supcon = isinstance(self.method, TCL)
             now |= logged_responses(state["z_ND"], state["groups_N"], self.knobs, supcon=supcon)
-        scalars = torch.stack([*self.sums.values(), *(value.float() for value in now.values())])
-        checked = [loss_and_gradient for _, loss_and_gradient in self.pending]
+        scalars = torch.stack([*self.sums.values(), *now.values()])
         self.line = {
             "step": step,
-            "epoch": epoch,
-            "lr": lr,
+            "known": {"epoch": epoch, "lr": lr, **(known or {})},
+            "sums": list(self.sums),
             "num_steps": self.num_steps,
-            "counts": self.counts | dict.fromkeys(now, 1),
-            "known": known or {},
-            "now": now.keys(),  # these belong to a single step and are no means
-            "checked_steps": [number for number, _ in self.pending],
-            "copy": HostCopy(torch.cat([distributed.mean(scalars), *checked])),
+            "now": list(now),
+            "checked": list(self.unchecked),
+            "copy": HostCopy(torch.cat([distributed.mean(scalars), *self.unchecked.values()])),
         }
-        self.sums, self.counts, self.pending, self.num_steps = {}, {}, [], 0
+        self.sums, self.num_steps, self.unchecked = {}, 0, {}
         if self.line["copy"].has_arrived():
             self.catch_up()
 
@@ -219,35 +204,32 @@ class Watch:
         line, self.line = self.line, None
         if line is None:
             return
-        step, epoch, lr, counts = line["step"], line["epoch"], line["lr"], line["counts"]
-        numbers = line["copy"].wait()
-        checked = numbers[len(counts) :]
-        self.guard.judge(line["checked_steps"], list(zip(checked[::2], checked[1::2], strict=True)))
-        means = {name: number / counts[name] for name, number in zip(counts, numbers, strict=False)}
-        seconds = time.monotonic() - self.shown_at
-        self.shown_at += seconds
-        if TAKEN in means:  # skipped steps have added zeros: means over the others only
-            share = means.pop(TAKEN)
-            means = {name: mean if name in line["now"] else mean / share for name, mean in means.items() if share}
+        numbers = iter(line["copy"].wait())
+        sums = dict(zip(line["sums"], numbers, strict=False))
+        now = dict(zip(line["now"], numbers, strict=False))
+        self.guard.judge(line["checked"], zip(numbers, numbers, strict=True))
+        step, known, now_at = line["step"], line["known"], time.monotonic()
+        rate = (step - self.shown_step) * self.views_per_step / (now_at - self.shown_at)
+        self.shown_step, self.shown_at = step, now_at
+        num_taken = sums.pop(TAKEN, line["num_steps"])  # skipped steps have added zeros
+        if not num_taken:
+            return
+        means = {name: total / num_taken for name, total in sums.items()} | now
+        if self.guard.policy == "skip":
             means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
-            if "loss" not in means:
-                return
             means["skipped_steps"] = self.guard.num_skipped
-        self._warn(means, step, epoch)
-        means |= line["known"]
-        if "val_top1" in means:
-            self.accuracy = f"  validation {100 * means['val_top1']:.1f} %"
-        rate = line["num_steps"] * self.views_per_step / seconds
-        self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
-        self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s{self.accuracy}")
+        self._warn(means, step, known["epoch"])
+        if "val_top1" in known:
+            self.accuracy = f"  validation {100 * known['val_top1']:.1f} %"
+        self.log.write(step, {**known, **means, "views_per_second": rate})
+        self.advance(step, f"loss {means['loss']:.3f}  lr {known['lr']:.2g}  {rate:,.0f} views/s{self.accuracy}")
 
     def settle(self) -> None:
         """Show what was asked for, and let the guard see every step so far."""
         self.catch_up()
-        if self.pending:
-            steps, pairs = zip(*self.pending, strict=True)
-            self.guard.judge(steps, torch.stack(pairs).tolist())
-            self.pending = []
+        for step, checked in self.unchecked.items():
+            self.guard.judge([step], [checked.tolist()])
+        self.unchecked = {}
 
     def _warn(self, means: Mapping[str, float], step: int, epoch: float) -> None:
         """Say once if the features have collapsed, and once if all predictions stay the same."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from contune import distributed
 from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, OwnTransform, Policy, Transform, build_policy
+from contune.data.augment import Augmenter, OwnTransform, Transform, build_policy
 from contune.data.datasets import no_such_place
 from contune.data.images import Splits
 from contune.data.loader import Loader, build_loader
@@ -69,13 +70,12 @@ class Setup:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
         augment = self.config.augment
         policies = policies or augment.per_view or [augment.policy] * augment.views
-        built: dict[str, Policy] = {}
-        for text in policies:
-            if text not in built:
-                look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
-                own = self.own.transform
-                built[text] = build_policy(text, **look) if own is None else OwnTransform(function=own, **look)
-        return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
+        look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+        if self.own.transform is not None:
+            same = OwnTransform(function=self.own.transform, **look)
+            return Augmenter([same] * len(policies), self.spec.mean, self.spec.std)
+        build = cache(partial(build_policy, **look))
+        return Augmenter(list(map(build, policies)), self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""

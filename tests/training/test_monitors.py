@@ -32,7 +32,7 @@ OUTPUT: tuple[Tensor, dict[str, Tensor]] = (torch.empty(0), {})
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsLog]:
     """With a value of the moment instead of the spread of features."""
     monkeypatch.setattr(monitors, "spread", lambda features_ND, num_views: {"now": torch.tensor(0.25)})
-    with MetricsLog(tmp_path, resume_step=0, log_every=1) as log:
+    with MetricsLog(tmp_path, resume_step=0) as log:
         yield log
 
 
@@ -57,15 +57,15 @@ def test_a_line_has_means_since_the_last_one(
     watch.add(4, {"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
     watch.settle()
     resumed = watch_of(log)
-    resumed.sums, resumed.counts = watch.sums, watch.counts
-    resumed.add(5, {"loss": torch.tensor(7.0), "other": torch.tensor(1.0)})  # a mean over the values that there are
+    resumed.sums, resumed.num_steps = watch.sums, watch.num_steps
+    resumed.add(5, {"loss": torch.tensor(7.0)})
     resumed.ask(5, 1.0, 0.1, *OUTPUT)
     resumed.settle()
     first, second = read_metrics(tmp_path)
     assert {name: first[name] for name in ("step", "epoch", "lr", "loss", "top1", "now")} == {
         "step": 3, "epoch": 0.5, "lr": 0.1, "loss": 3.0, "top1": 0.5, "now": 0.25
     }  # fmt: skip
-    assert (second["loss"], second["other"]) == (6.0, 1.0)
+    assert second["loss"] == 6.0
 
 
 @pytest.mark.gpu
@@ -182,7 +182,7 @@ def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: s
     method = small_method(name, **settings)
     output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
     watch = Watch(method, Guard("stop"), num_views=2, views_per_step=16, gradients=True)
-    with MetricsLog(tmp_path, resume_step=0, log_every=1) as log:
+    with MetricsLog(tmp_path, resume_step=0) as log:
         watch.begin(log, lambda done, text: None)
         watch.add(1, {"loss": output.loss})
         watch.ask(1, 1.0, 0.1, output.features_ND, output.state)
