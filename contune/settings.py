@@ -83,10 +83,7 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
 
 def assign(settings: Any, name: str, value: Any, key: str) -> None:
     """Set one field of a settings dataclass from text, or from a value that was saved as JSON."""
-    annotations = annotations_of(settings)
-    if name not in annotations:
-        raise unknown("setting", key, [key.rpartition(".")[0] + "." + known for known in annotations])
-    setattr(settings, name, parse(value, annotations[name], key))
+    setattr(settings, name, parse(value, annotations_of(settings)[name], key))
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:

@@ -31,26 +31,17 @@ app = typer.Typer(
 )
 
 
-def _spelled(words: list[str] | None) -> list[str] | None:
-    """The first word may be a recipe."""
-    from contune.config import check_spelling
-
-    check_spelling(word for place, word in enumerate(words or []) if place or "=" in word)
-    return words
-
-
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
         show_default="digits",
-        callback=_spelled,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
+    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
 ]
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[
