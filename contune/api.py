@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from contune.config import Config
 from contune.data import DATASETS
 from contune.data.augment import Transform, transform_name
 from contune.data.memory import MEMORY, digest_of, open_memory
@@ -74,11 +73,8 @@ def train(
         overrides.setdefault("run.engine", "eager")  # Python of others may not be compiled or captured
     config, name = configure(recipe, overrides)
     own = Own(data=splits, encoder=module, transform=transform)
-    return _start(config, RunFolder(out or Path("runs") / name), own)
-
-
-def _start(config: Config, folder: RunFolder, own: Own, extends: RunFolder | None = None) -> "Run":
-    return Run(folder.path, train_and_report(config, folder, own=own, extends=extends), own)
+    folder = RunFolder(out or Path("runs") / name)
+    return Run(folder.path, train_and_report(config, folder, own=own), own)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -127,10 +123,10 @@ class Run:
 
         The learning rate follows the schedule of the new total from here on, so it usually jumps up first.
         """
-        folder = RunFolder(self.folder)
-        config = folder.config()
+        before, folder = RunFolder(self.folder), RunFolder(out or self.folder)
+        config = before.config()
         config.override(config.full_keys(settings))
-        return _start(config, RunFolder(out or self.folder), self.own, folder)
+        return Run(folder.path, train_and_report(config, folder, own=self.own, extends=before), self.own)
 
     def __repr__(self) -> str:
         words = (("linear probe", "linear_top1"), ("kNN", "knn_top1"), ("classifier", "classifier_top1"))

@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,16 +187,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         }
         changed = {key: value for key, value in parameters.items() if value is not None} | dict(self.settings or {})
-        return config.override(f"{key}={'none' if value is None else value}" for key, value in changed.items())
+        return config.override(changed)
 
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Unless verbose: show no progress, and turn what training says into one warning at the end."""
-        if self.verbose:
-            yield
-            return
-        remarks: list[str] = []
-        with redirected(lambda report: None, remarks.append):
-            yield
-        if remarks:
-            warnings.warn("\n".join(remarks).strip(), stacklevel=4)
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Unless verbose: show no progress, and turn what training says into warnings."""
+        return nullcontext() if self.verbose else redirected(lambda report: None, warnings.warn)

@@ -44,15 +44,6 @@ class ParameterGroup:
     """Keep the rate at optim.lr instead of following the schedule."""
 
 
-@dataclass(frozen=True)
-class Guess:
-    """The loss of a method that predicts the same for every image: training may get stuck there."""
-
-    loss: float
-    advice: str
-    """Settings that help to leave it."""
-
-
 class Method(nn.Module):
     """The base of all methods. The fields of its `Settings` are the `method.*` settings of the command line."""
 
@@ -78,8 +69,6 @@ class Method(nn.Module):
     """Whether an image has several labels: then each class is a question of its own."""
     class_weights_K: Tensor | None
     """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
-    guess: Guess | None = None
-    """For methods that predict prototypes; None where no such loss is known."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()

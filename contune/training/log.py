@@ -4,12 +4,9 @@ import io
 import json
 import os
 import platform
-import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
 from importlib import import_module, metadata
 from math import isfinite
 from pathlib import Path
@@ -23,7 +20,6 @@ import contune
 from contune import distributed
 from contune.console import say
 from contune.errors import UserError
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, judged_by
 from contune.files import atomic_file, sync, unwritable, write_atomic
 
 METRICS = "metrics.jsonl"
@@ -174,43 +170,6 @@ def downsampled(
                 values = [line[key] for line in lines[start : start + size] if key in line and isfinite(line[key])]
                 curves[key].append(float(f"{sum(values) / len(values):.5g}") if values else None)
     return curves
-
-
-def build_result(
-    config: dict[str, dict[str, Any]],
-    scores: Sequence[dict[str, Any]],
-    retrieval: Sequence[dict[str, Any]] = (),
-    *,
-    hardware: str,
-    seconds: float = 0.0,
-    views_per_second: float = 0.0,
-) -> dict[str, Any]:
-    """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
-    result: dict[str, Any] = {
-        "method": config["method"]["name"],
-        "data": config["data"]["name"],
-        "encoder": config["model"]["encoder"],
-    }
-    for column in (LINEAR, KNN, CLASSIFIER):
-        if score := judged_by({"measures": scores}, column):
-            for key in ("top1", "top5", MAP, "protocol"):
-                if key in score:
-                    result[f"{column}_{key}"] = score[key]
-    return result | {
-        "split": config["eval"]["split"],
-        "epochs": config["optim"]["epochs"],
-        "seed": config["run"]["seed"],
-        "seconds": round(seconds, 2),
-        "views_per_second": round(views_per_second, 1),
-        "measures": list(scores),
-        "retrieval": list(retrieval),
-        "command": "contune " + shlex.join(sys.argv[1:]),
-        "config": config,
-        "hardware": hardware,
-        "versions": versions(),
-        "git_revision": git_revision(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def versions() -> dict[str, str]:

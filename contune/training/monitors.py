@@ -26,8 +26,6 @@ from contune.training.optim import load_moments
 
 COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""
-GUESSING_SHARE, GUESSING_EPOCHS, GUESSING_STEPS = 0.99, 5, 1000
-"""A method is stuck if after this many epochs and steps its loss is still above this share of a guess's."""
 ADVICE = "the last checkpoint is untouched; lower optim.lr or raise method.temperature, in a new folder"
 MAX_SKIPPED_IN_A_ROW = 30
 """If more steps in a row are not finite, the weights themselves are to blame."""
@@ -146,7 +144,7 @@ class Watch:
         """The loss and the largest gradient of steps that the guard has not seen."""
         self.line: dict[str, Any] | None = None
         """The line whose numbers are still on their way."""
-        self.warned: set[str] = set()
+        self.has_collapsed = False
         self.accuracy = ""
         """The last validation, for the progress bar."""
 
@@ -218,7 +216,13 @@ class Watch:
         if self.guard.policy == "skip":
             means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
             means["skipped_steps"] = self.guard.num_skipped
-        self._warn(means, step, known["epoch"])
+        if means.get("effective_rank", math.inf) < COLLAPSED_RANK and not self.has_collapsed:
+            self.has_collapsed = True  # said once
+            say(
+                f"by step {step} the features have collapsed: their effective rank is {means['effective_rank']:.2f}, "
+                "so all images look alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen "
+                "optim.warmup_epochs, or use a larger optim.batch_images"
+            )
         if "val_top1" in known:
             self.accuracy = f"  validation {100 * known['val_top1']:.1f} %"
         self.log.write(step, {**known, **means, "views_per_second": rate})
@@ -230,22 +234,3 @@ class Watch:
         for step, checked in self.unchecked.items():
             self.guard.judge([step], [checked.tolist()])
         self.unchecked = {}
-
-    def _warn(self, means: Mapping[str, float], step: int, epoch: float) -> None:
-        """Say once if the features have collapsed, and once if all predictions stay the same."""
-        rank = means.get("effective_rank", math.inf)  # missing after a skipped step
-        if rank < COLLAPSED_RANK and "collapse" not in self.warned:
-            self.warned.add("collapse")
-            say(
-                f"by step {step} the features have collapsed: their effective rank is {rank:.2f}, so all images look "
-                "alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen optim.warmup_epochs, or use "
-                "a larger optim.batch_images"
-            )
-        late = epoch >= GUESSING_EPOCHS and step >= GUESSING_STEPS
-        guess = self.method.guess
-        if guess is not None and late and means["loss"] >= GUESSING_SHARE * guess.loss and "guess" not in self.warned:
-            self.warned.add("guess")
-            say(
-                f"at step {step} the loss is still {means['loss']:.2f}, about that of the same prediction for every "
-                f"image ({guess.loss:.2f}). This can last for many epochs. To shorten it: {guess.advice}"
-            )

@@ -1,6 +1,6 @@
 """Optimizers by name, LARS among them, and learning rates as a pure function of the step."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from math import cos, pi
 from typing import Any
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from contune import device
-from contune.methods.base import Method, ParameterGroup
+from contune.methods.base import ParameterGroup
 
 TRUST_COEFFICIENT, EPSILON = 0.02, 1e-8
 
 
 def build_optimizer(
-    module: nn.Module,
+    groups: Sequence[ParameterGroup],
     name: str,
     *,
     lr: float,
@@ -31,11 +31,6 @@ def build_optimizer(
     encoder_rates: the share of the rate for each parameter of the encoder, which then has groups of its own.
     """
     encoder_rates = encoder_rates or {}
-    groups = (
-        module.parameter_groups()
-        if isinstance(module, Method)
-        else [ParameterGroup([parameter for parameter in module.parameters() if parameter.requires_grad])]
-    )
     fused = groups[0].parameters[0].device.type == "cuda"
 
     settings: list[dict[str, Any]] = []
@@ -128,10 +123,13 @@ class Lars(torch.optim.Optimizer):
             if not parameters:
                 continue
             updates: list[Tensor] = [parameter.grad for parameter in parameters]
-            if group["weight_decay"]:
-                ratios = _trust_ratios(parameters, updates, group)
-                updates = list(torch._foreach_add(updates, parameters, alpha=group["weight_decay"]))
-                torch._foreach_mul_(updates, ratios)
+            if decay := group["weight_decay"]:
+                # The trust ratio: trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 if a norm is 0.
+                w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *updates])).view(2, -1)
+                trust_P = TRUST_COEFFICIENT * w_P / (g_P.add(w_P, alpha=decay) + EPSILON)
+                trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
+                updates = list(torch._foreach_add(updates, parameters, alpha=decay))
+                torch._foreach_mul_(updates, list((trust_P / group["lr"]).clamp(max=1.0).unbind()))
             for parameter in parameters:
                 if "momentum_buffer" not in self.state[parameter]:
                     self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -148,11 +146,3 @@ class Lars(torch.optim.Optimizer):
                 maximize=False,
                 is_first_step=False,
             )
-
-
-def _trust_ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-    """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either norm is 0."""
-    w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).view(2, -1)
-    trust_P = TRUST_COEFFICIENT * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
-    trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
-    return list((trust_P / group["lr"]).clamp(max=1.0).unbind())

@@ -1,9 +1,12 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +23,7 @@ from contune.data.loader import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
-from contune.eval.measures import KNN, LINEAR, MAP, MEASURES, START, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file
 from contune.methods.base import Method
@@ -28,7 +31,7 @@ from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import EXTENDABLE, RunFolder
 from contune.training.engine import CapturedStep, can_capture
-from contune.training.log import CHECKPOINT, METRICS, MetricsLog, build_result, downsampled, read_metrics
+from contune.training.log import CHECKPOINT, METRICS, MetricsLog, downsampled, git_revision, read_metrics, versions
 from contune.training.setup import Own, Setup, build_method, open_setup
 from contune.training.signals import stoppable
 from contune.training.trainer import Trainer
@@ -133,16 +136,8 @@ def train(
 
         # Report.
         metrics = read_metrics(folder.path)
-        result = build_result(
-            config.to_dict(),
-            found.scores,
-            found.retrieval,
-            hardware=hardware_name(setup.device),
-            seconds=trainer.seconds,
-            views_per_second=trainer.step * trainer.views_per_step / (trainer.seconds or 1.0),
-        )
-        if setup.dataset.skipped:
-            result["skipped"] = len(setup.dataset.skipped)
+        rate = trainer.step * trainer.views_per_step / (trainer.seconds or 1.0)
+        result = build_result(setup, found, seconds=trainer.seconds, views_per_second=rate)
         last = metrics[-1] if metrics else {}
         result["last_logged"] = {name: last[name] for name in last if name not in CIRCUMSTANCES}
         result["curves"] = downsampled(metrics)
@@ -188,6 +183,40 @@ def check_folder(config: Config, folder: RunFolder, extends: RunFolder | None) -
         )
     if not (extends.path / CHECKPOINT).exists():
         raise UserError(f"{extends.path} has no {CHECKPOINT} to continue from; train it first")
+
+
+def build_result(
+    setup: Setup, found: Evaluation, *, seconds: float = 0.0, views_per_second: float = 0.0
+) -> dict[str, Any]:
+    """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
+    config = setup.config
+    result: dict[str, Any] = {
+        "method": config.method.name,
+        "data": config.data.name,
+        "encoder": config.model.encoder,
+    }
+    for column in (LINEAR, KNN, CLASSIFIER):
+        if score := judged_by({"measures": found.scores}, column):
+            for key in ("top1", "top5", MAP, "protocol"):
+                if key in score:
+                    result[f"{column}_{key}"] = score[key]
+    if setup.dataset.skipped:
+        result["skipped"] = len(setup.dataset.skipped)
+    return result | {
+        "split": config.eval.split,
+        "epochs": config.optim.epochs,
+        "seed": config.run.seed,
+        "seconds": round(seconds, 2),
+        "views_per_second": round(views_per_second, 1),
+        "measures": found.scores,
+        "retrieval": found.retrieval,
+        "command": "contune " + shlex.join(sys.argv[1:]),
+        "config": config.to_dict(),
+        "hardware": hardware_name(setup.device),
+        "versions": versions(),
+        "git_revision": git_revision(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, float]]) -> list[str]:
@@ -255,8 +284,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     if evaluation.classifier and not classifier_file.exists() and belongs:
         save_classifier(classifier_file, evaluation.classifier)
         say(f"classifier {classifier_file}, of {dataset.name}")
-    hardware = hardware_name(setup.device)
-    return build_result(config.to_dict(), evaluation.scores, evaluation.retrieval, hardware=hardware)
+    return build_result(setup, evaluation)
 
 
 def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **extra: Any) -> Evaluation:
