@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -110,24 +109,27 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
     if spec is None:
+        encoder = {"encoder": config.model.encoder, "stem": config.model.stem, "norm": config.model.norm}
+        look = {
+            "image_size": dataset.image_size,
+            "channels": dataset.channels,
+            "mean": dataset.mean,
+            "std": dataset.std,
+        }
+        seen = EncoderSpec(**encoder, **look) if weights is None else weights.spec
         channels = config.data.channels or dataset.channels
-        mean, std = dataset.mean, dataset.std
+        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
+        if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
+            channels = seen.channels
+        if weights is not None and channels != seen.channels != 3:
+            raise UserError(f"the weights need data.channels={seen.channels}; only those for color can adapt")
+        mean, std = (dataset.mean, dataset.std) if channels != seen.channels else (seen.mean, seen.std)
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        traits: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
-        traits["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
-        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
-        if weights is not None and config.data.channels is None and {channels, weights.spec.channels} <= {1, 3}:
-            channels = weights.spec.channels
-        if weights is None or channels != weights.spec.channels:
-            traits |= {"channels": channels, "mean": mean, "std": std}
-        if weights is None:
-            model = config.model
-            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **traits)
-        elif channels != weights.spec.channels != 3:
-            raise UserError(f"the weights need data.channels={weights.spec.channels}; only those for color can adapt")
-        else:
-            spec = replace(weights.spec, **traits)
+        spec = replace(
+            seen, image_size=config.data.image_size or seen.image_size, channels=channels, mean=mean, std=std,
+            resize=config.data.resize, bits=dataset.bits, ranges=dataset.ranges,
+        )  # fmt: skip
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,
