@@ -7,7 +7,7 @@ import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from importlib import import_module, metadata
+from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -123,15 +123,16 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest complete checkpoint, or None if the folder has none. Says so if the newest file is damaged."""
-    names = [name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()]
-    for name in names:
-        state = read_checkpoint(folder / name, device)
-        if state is not None:
-            if name != names[0]:
-                say(f"{names[0]} in {folder} is damaged; resuming from the previous one, at step {state['step']}")
-            return state
-    if names:
-        raise UserError(f"{' and '.join(names)} in {folder} cannot be read; remove the folder to start over")
+    is_damaged = False
+    for path in (folder / CHECKPOINT, folder / PREVIOUS):
+        if path.exists():
+            state = read_checkpoint(path, device)
+            if state is not None:
+                return state
+            say(f"{path} is damaged")
+            is_damaged = True
+    if is_damaged:
+        raise UserError(f"the checkpoints in {folder} cannot be read; remove the folder to start over")
     return None
 
 
@@ -173,8 +174,15 @@ def downsampled(
 
 
 def versions() -> dict[str, str]:
-    others = {name: metadata.version(name) for name in ("torch", "torchvision", "timm")}
-    return {"contune": contune.__version__, **others, "python": platform.python_version()}
+    from contune.device import timm, torchvision  # imported late: they take a second
+
+    return {
+        "contune": contune.__version__,
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "timm": timm.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def git_revision() -> str | None:
