@@ -22,7 +22,6 @@ from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.training.engine import CHECKED, TAKEN
 from contune.training.log import MetricsLog
-from contune.training.optim import load_moments
 
 COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""
@@ -31,25 +30,15 @@ MAX_SKIPPED_IN_A_ROW = 30
 """If more steps in a row are not finite, the weights themselves are to blame."""
 
 
-class HostCopy:
-    """A copy of a tensor on its way to the host, as the tensor is when the work queued so far is done."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self.copied = tensor, None
-        if tensor.is_cuda:
-            self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            self.tensor.copy_(tensor, non_blocking=True)
-            self.copied = torch.cuda.Event()
-            self.copied.record()
-
-    def has_arrived(self) -> bool:
-        return self.copied is None or self.copied.query()
-
-    def wait(self) -> list[float]:
-        if self.copied is not None:
-            self.copied.synchronize()
-        values: list[float] = self.tensor.tolist()
-        return values
+def to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """A copy of a tensor as it is when the work queued so far is done, and the event of its arrival."""
+    if not tensor.is_cuda:
+        return tensor, None
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    copy.copy_(tensor, non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record()
+    return copy, arrival
 
 
 class Guard:
@@ -119,13 +108,6 @@ class OnlineProbe:
         self.optimizer.step()
         return {"online_loss": loss.detach(), "online_top1": top1(logits_NK.detach(), labels_N)}
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"classifier": self.classifier.state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.classifier.load_state_dict(state["classifier"])
-        load_moments(self.optimizer, state["optimizer"])
-
 
 class Watch:
     """Collects what steps return; writes a line to the log and the progress bar once in a while."""
@@ -162,7 +144,7 @@ class Watch:
             self.sums.setdefault(name, torch.zeros((), device=value.device))
         torch._foreach_add_([self.sums[name] for name in values], [v.detach().float() for v in values.values()])
         self.num_steps += 1
-        if self.line is not None and self.line["copy"].has_arrived():
+        if self.line is not None and self.line["arrival"].query():
             self.catch_up()
 
     def ask(
@@ -184,6 +166,7 @@ class Watch:
             supcon = isinstance(self.method, TCL)
             now |= logged_responses(state["z_ND"], state["groups_N"], self.knobs, supcon=supcon)
         scalars = torch.stack([*self.sums.values(), *now.values()])
+        numbers, arrival = to_host(torch.cat([distributed.mean(scalars), *self.unchecked.values()]))
         self.line = {
             "step": step,
             "known": {"epoch": epoch, "lr": lr, **(known or {})},
@@ -191,10 +174,11 @@ class Watch:
             "num_steps": self.num_steps,
             "now": list(now),
             "checked": list(self.unchecked),
-            "copy": HostCopy(torch.cat([distributed.mean(scalars), *self.unchecked.values()])),
+            "numbers": numbers,
+            "arrival": arrival,
         }
         self.sums, self.num_steps, self.unchecked = {}, 0, {}
-        if self.line["copy"].has_arrived():
+        if arrival is None:
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -202,7 +186,9 @@ class Watch:
         line, self.line = self.line, None
         if line is None:
             return
-        numbers = iter(line["copy"].wait())
+        if line["arrival"] is not None:
+            line["arrival"].synchronize()
+        numbers = iter(line["numbers"].tolist())
         sums = dict(zip(line["sums"], numbers, strict=False))
         now = dict(zip(line["now"], numbers, strict=False))
         self.guard.judge(line["checked"], zip(numbers, numbers, strict=True))

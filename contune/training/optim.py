@@ -33,18 +33,18 @@ def build_optimizer(
     encoder_rates = encoder_rates or {}
     fused = groups[0].parameters[0].device.type == "cuda"
 
-    settings: list[dict[str, Any]] = []
+    alike: dict[tuple[bool, float, bool, float], list[nn.Parameter]] = {}
     for group in groups:
-        alike: dict[tuple[float, bool, float], list[nn.Parameter]] = {}
         for parameter in group.parameters:
             decay = 0.0 if name == "lars" and parameter.dim() <= 1 else weight_decay
-            own = encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
+            own = group.constant, encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
             alike.setdefault(own, []).append(parameter)
-        for (share, in_encoder, decay), parameters in alike.items():
-            # On a GPU each group's rate is a tensor, so that a captured step sees it change.
-            rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-            flags = {"constant": group.constant, "share": share, "in_encoder": in_encoder}
-            settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
+    settings: list[dict[str, Any]] = []
+    for (constant, share, in_encoder, decay), parameters in alike.items():
+        # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+        rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+        flags = {"constant": constant, "share": share, "in_encoder": in_encoder}
+        settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
     if name == "lars":
         return Lars(settings, lr=lr, momentum=momentum)
     if name == "sgd":

@@ -213,8 +213,8 @@ class Trainer:
             "best": self.best,
             "best_weights": self.best_weights,
         }
-        if self.probe is not None:
-            state["probe"] = self.probe.state_dict()
+        if probe := self.probe:
+            state["probe"] = {"classifier": probe.classifier.state_dict(), "optimizer": probe.optimizer.state_dict()}
         save_checkpoint(self.folder.path, state)
 
     def resume(self) -> int:
@@ -231,7 +231,8 @@ class Trainer:
             if state["config"]["optim"]["epochs"] != self.optim.epochs:
                 self.best["num_worse"] = 0  # the patience starts over
             if self.probe is not None:
-                self.probe.load_state_dict(state["probe"])
+                self.probe.classifier.load_state_dict(state["probe"]["classifier"])
+                load_moments(self.probe.optimizer, state["probe"]["optimizer"])
         step = torch.tensor(float(self.step), device=self.setup.device)
         if distributed.world_size() > 1 and distributed.mean(step).item() != self.step:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")

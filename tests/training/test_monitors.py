@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from contune.losses.responses import coefficients
 from contune.methods.pairwise import PairwiseMethod
 from contune.training import monitors
 from contune.training.log import CURVES, MetricsLog, read_metrics
-from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Guard, HostCopy, Watch
+from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Guard, Watch, to_host
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.85", "optim.batch_images=32")
 """Four steps."""
@@ -45,7 +46,8 @@ def test_a_line_has_means_since_the_last_one(
     late: bool, log: MetricsLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if late:
-        monkeypatch.setattr(HostCopy, "has_arrived", lambda self: False)
+        arrival = SimpleNamespace(query=lambda: False, synchronize=lambda: None)
+        monkeypatch.setattr(monitors, "to_host", lambda tensor: (tensor, arrival))
     watch = watch_of(log)
     for step, (loss, top1) in enumerate(((1.0, 0.0), (2.0, 1.0), (6.0, 0.5))):
         watch.add(step, {"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
@@ -70,10 +72,12 @@ def test_copies_are_of_the_moment_they_were_made() -> None:
     values = torch.zeros(3, device="cuda")
     torch.cuda._sleep(100_000_000)
     values += 1
-    copy = HostCopy(values)
-    assert not copy.has_arrived(), "the host does not wait"
+    copy, arrival = to_host(values)
+    assert arrival is not None
+    assert not arrival.query(), "the host does not wait"
     values += 1
-    assert copy.wait() == [1.0, 1.0, 1.0]
+    arrival.synchronize()
+    assert copy.tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(("pair", "what"), [((NAN, 1.0), "loss became nan"), ((INF, NAN), "loss became inf"),
