@@ -45,7 +45,6 @@ from contune.data.images import ImageSet, Splits, Traits
 from contune.data.loader import Batch, ResidentLoader
 from contune.device import Autocast, available_cores
 from contune.losses import tcl_loss
-from contune.methods.base import ParameterGroup
 from contune.models import EncoderSpec
 from contune.models.fused_norm import fuse_norms
 from contune.recipes import find_recipe
@@ -98,8 +97,7 @@ def encoder_step(
     if engine.fused:
         fuse_norms(encoder)
     views = views.contiguous(memory_format=layout)
-    groups = [ParameterGroup(list(encoder.parameters()))]
-    optimizer = build_optimizer(groups, "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4) if trained else None
+    optimizer = build_optimizer(encoder, "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4) if trained else None
 
     def mean_feature(x: Tensor) -> Tensor:
         with torch.set_grad_enabled(trained), autocast():
@@ -152,7 +150,7 @@ def parts(setup: Setup, num_views: int) -> Iterator[Contestant]:
 def usual_training(setup: Setup, num_views: int) -> Contestant:
     """Views from torchvision in worker processes, and an eager step."""
     method = build_method(setup).train()
-    optimizer = build_optimizer(method.parameter_groups(), "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4)
+    optimizer = build_optimizer(method, "sgd", lr=1e-3, momentum=0.9, weight_decay=1e-4)
     labels_B = torch.randint(NUM_CLASSES, (num_views // 2,), device=setup.device)
     layout = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     workers = Workers(torchvision_views("autoaugment", make_images(num_views, IMAGE_SIZE))[0], setup.device)

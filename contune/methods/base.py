@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby, permutations
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -33,15 +34,6 @@ class Output:
     """Scalars to log, still on the device."""
     state: dict[str, Tensor] = field(default_factory=dict)
     """Detached tensors that `after_step` needs. A compiled forward pass cannot store them on the method."""
-
-
-@dataclass(frozen=True)
-class ParameterGroup:
-    """Parameters that share a learning rate."""
-
-    parameters: list[nn.Parameter]
-    constant: bool = False
-    """Keep the rate at optim.lr instead of following the schedule."""
 
 
 class Method(nn.Module):
@@ -70,6 +62,9 @@ class Method(nn.Module):
     class_weights_K: Tensor | None
     """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
 
+    constant_rate: ClassVar[tuple[str, ...]] = ()
+    """Parameters whose names begin so keep the rate optim.lr instead of following the schedule."""
+
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()
         self.encoder = encoder
@@ -86,10 +81,6 @@ class Method(nn.Module):
 
     def after_step(self, output: Output) -> None:
         """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        """All trained parameters, in several groups if some have their own learning rate."""
-        return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
 
     def set_time(self, epoch: float, epochs: int) -> None:
         """Called before each step: `epoch` of `epochs` epochs are completed."""

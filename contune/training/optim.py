@@ -1,6 +1,6 @@
 """Optimizers by name, LARS among them, and learning rates as a pure function of the step."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from math import cos, pi
 from typing import Any
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 
 from contune import device
-from contune.methods.base import ParameterGroup
 
 TRUST_COEFFICIENT, EPSILON = 0.02, 1e-8
 
 
 def build_optimizer(
-    groups: Sequence[ParameterGroup],
+    module: nn.Module,
     name: str,
     *,
     lr: float,
     momentum: float,
     weight_decay: float,
+    constant: tuple[str, ...] = (),
     encoder_rates: Mapping[Tensor, float] | None = None,
 ) -> torch.optim.Optimizer:
     """SGD and AdamW decay every parameter, as the authors do; LARS leaves one-dimensional ones alone.
@@ -28,22 +28,22 @@ def build_optimizer(
     LARS has solo-learn's values, which the paper's self-supervised runs use: trust coefficient 0.02, ratio
     clipped at 1, no decay and no scaling of biases and batch-norm.
 
+    constant: how the names of parameters begin whose rate stays.
     encoder_rates: the share of the rate for each parameter of the encoder, which then has groups of its own.
     """
     encoder_rates = encoder_rates or {}
-    fused = groups[0].parameters[0].device.type == "cuda"
-
+    fused = next(module.parameters()).is_cuda
     alike: dict[tuple[bool, float, bool, float], list[nn.Parameter]] = {}
-    for group in groups:
-        for parameter in group.parameters:
+    for own_name, parameter in module.named_parameters():
+        if parameter.requires_grad:
             decay = 0.0 if name == "lars" and parameter.dim() <= 1 else weight_decay
-            own = group.constant, encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
+            own = own_name.startswith(constant), encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
             alike.setdefault(own, []).append(parameter)
     settings: list[dict[str, Any]] = []
-    for (constant, share, in_encoder, decay), parameters in alike.items():
+    for (is_constant, share, in_encoder, decay), parameters in alike.items():
         # On a GPU each group's rate is a tensor, so that a captured step sees it change.
         rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-        flags = {"constant": constant, "share": share, "in_encoder": in_encoder}
+        flags = {"constant": is_constant, "share": share, "in_encoder": in_encoder}
         settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
     if name == "lars":
         return Lars(settings, lr=lr, momentum=momentum)

@@ -278,10 +278,8 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     encoder.to(setup.device)
     train_loader = setup.loader(dataset.train, "train images")
     evaluation = _evaluate(setup, encoder.backbone, train_loader, setup.loader(test_set, "test images"))
-    # A run without a classifier gets this one for `contune predict`, unless the run has labels of its own.
     classifier_file = folder.path / CLASSIFIER_FILE
-    belongs = not any(key.startswith("data.") for key in different) or "knn_top1" not in (folder.result() or {})
-    if evaluation.classifier and not classifier_file.exists() and belongs:
+    if evaluation.classifier and not classifier_file.exists():  # for `contune predict`
         save_classifier(classifier_file, evaluation.classifier)
         say(f"classifier {classifier_file}, of {dataset.name}")
     return build_result(setup, evaluation)

@@ -74,7 +74,9 @@ class Trainer:
         if self.optim.layer_decay < 1 or self.optim.freeze_epochs:
             rates = layer_rates(method.encoder, self.optim.layer_decay)
         numbers = {"lr": self.optim.lr, "momentum": self.optim.momentum, "weight_decay": self.optim.weight_decay}
-        self.optimizer = build_optimizer(method.parameter_groups(), self.optim.name, encoder_rates=rates, **numbers)
+        self.optimizer = build_optimizer(
+            method, self.optim.name, constant=method.constant_rate, encoder_rates=rates, **numbers
+        )
         changed: list[engine.Part] = [method, self.optimizer]
         self.probe: OnlineProbe | None = None
         if config.eval.online:

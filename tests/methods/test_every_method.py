@@ -52,7 +52,7 @@ def step(method: Method, optimizer: torch.optim.Optimizer, views: list[Tensor], 
 
 
 def trained(method: Method) -> list[nn.Parameter]:
-    return [parameter for group in method.parameter_groups() for parameter in group.parameters]
+    return [parameter for parameter in method.parameters() if parameter.requires_grad]
 
 
 @pytest.fixture(params=METHODS)

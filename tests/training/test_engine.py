@@ -101,7 +101,7 @@ def test_every_method_compiles_as_one_graph_and_keeps_its_numbers(name: str, mon
 def parts_of(name: str, optimizer: str) -> tuple[Step, list[Any]]:
     """A method with its optimizer and probe, and a step of theirs as the trainer takes it."""
     method = small_method(name)
-    optim = build_optimizer(method.parameter_groups(), optimizer, lr=0.01, momentum=0.9, weight_decay=1e-4)
+    optim = build_optimizer(method, optimizer, lr=0.01, momentum=0.9, weight_decay=1e-4)
     probe = OnlineProbe(method.num_features, 4, CPU)
 
     def step(views_VBCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:

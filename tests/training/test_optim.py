@@ -8,7 +8,6 @@ import torch
 from timm.optim import Lars as TimmLars
 from torch import nn
 
-from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
 from contune.training.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 
@@ -18,13 +17,9 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2))
 
 
-def groups_of(module: nn.Module) -> list[ParameterGroup]:
-    return [ParameterGroup(list(module.parameters()))]
-
-
 def test_lars_is_timms_over_several_steps() -> None:
     ours, theirs = network(), network()
-    optimizer = build_optimizer(groups_of(ours), "lars", lr=0.4, momentum=0.9, weight_decay=1e-2)
+    optimizer = build_optimizer(ours, "lars", lr=0.4, momentum=0.9, weight_decay=1e-2)
     matrices, vectors = ([p for p in theirs.parameters() if (p.dim() > 1) == many] for many in (True, False))
     reference = TimmLars(
         [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}],
@@ -43,15 +38,13 @@ def test_lars_is_timms_over_several_steps() -> None:
 
 def test_a_constant_rate_stays() -> None:
     class TwoRates(TCL):
-        def parameter_groups(self) -> list[ParameterGroup]:
-            return [
-                ParameterGroup(list(self.encoder.parameters())),
-                ParameterGroup(list(self.projector.parameters()), constant=True),
-            ]
+        constant_rate = ("projector.",)
 
     method = TwoRates(nn.Linear(4, 4), 4, 2, TCL.Settings())
     for name, num_groups in (("sgd", 2), ("adam", 2), ("lars", 4)):
-        optimizer = build_optimizer(method.parameter_groups(), name, lr=0.4, momentum=0.9, weight_decay=1e-4)
+        optimizer = build_optimizer(
+            method, name, constant=method.constant_rate, lr=0.4, momentum=0.9, weight_decay=1e-4
+        )
         set_learning_rate(optimizer, 0.1)
         rates = [group["lr"] for group in optimizer.param_groups]
         assert rates == [0.1] * (num_groups // 2) + [0.4] * (num_groups // 2)
@@ -59,12 +52,12 @@ def test_a_constant_rate_stays() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), [("sgd", torch.optim.SGD), ("adamw", torch.optim.AdamW)])
 def test_sgd_and_adamw_decay_everything_that_is_trained(name: str, kind: type[torch.optim.Optimizer]) -> None:
-    method = TCL(network(), 2, 2, TCL.Settings())
-    next(method.parameters()).requires_grad_(False)
-    optimizer = build_optimizer(method.parameter_groups(), name, lr=0.1, momentum=0.8, weight_decay=0.01)
+    module = network()
+    next(module.parameters()).requires_grad_(False)
+    optimizer = build_optimizer(module, name, lr=0.1, momentum=0.8, weight_decay=0.01)
     (group,) = optimizer.param_groups
     assert isinstance(optimizer, kind)
-    assert len(group["params"]) == len(list(method.parameters())) - 1
+    assert len(group["params"]) == len(list(module.parameters())) - 1
     assert (group["lr"], group["weight_decay"]) == (0.1, 0.01)
     if name == "sgd":
         assert group["momentum"] == 0.8
@@ -74,9 +67,7 @@ def test_sgd_and_adamw_decay_everything_that_is_trained(name: str, kind: type[to
 def test_rates_and_flags_of_a_checkpoint_are_left_where_they_were(name: str) -> None:
     """A CPU's rate is a number; a captured step on a GPU would take it for a constant."""
     module = network()
-    before, after = (
-        build_optimizer(groups_of(module), name, lr=lr, momentum=0.9, weight_decay=1e-4) for lr in (0.4, 0.2)
-    )
+    before, after = (build_optimizer(module, name, lr=lr, momentum=0.9, weight_decay=1e-4) for lr in (0.4, 0.2))
     for parameter in module.parameters():
         parameter.grad = torch.ones_like(parameter)
     before.step()
