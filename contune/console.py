@@ -100,7 +100,7 @@ def plural(num: int, noun: str, ending: str = "s") -> str:
 
 def printable(text: str) -> str:
     """Text for the terminal: line breaks, other control characters and undecodable bytes are escaped."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:

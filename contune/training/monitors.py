@@ -41,28 +41,6 @@ def to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
     return copy, arrival
 
 
-class Guard:
-    """run.on_nan: what happens when a step's loss or gradient is not finite. It stops the run or reports the skip."""
-
-    def __init__(self, policy: str) -> None:
-        self.policy, self.num_skipped, self.in_a_row = policy, 0, 0
-
-    def judge(self, steps: Iterable[int], losses_and_gradients: Iterable[Sequence[float]]) -> None:
-        for step, (loss, gradient) in zip(steps, losses_and_gradients, strict=True):
-            if math.isfinite(loss) and math.isfinite(gradient):
-                self.in_a_row = 0
-                continue
-            self.num_skipped += 1
-            self.in_a_row += 1
-            bad = f"gradient became {gradient}" if math.isfinite(loss) else f"loss became {loss}"
-            text = f"the {bad} at step {step}"
-            if self.policy == "stop":
-                raise UserError(f"{text}; {ADVICE}, or skip such steps with run.on_nan=skip")
-            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
-                raise UserError(f"{text}, as in the {self.in_a_row - 1} steps before it; {ADVICE}")
-            say(f"{text}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
-
-
 @torch.no_grad()
 def spread(features_ND: Tensor, num_views: int) -> dict[str, Tensor]:
     """Of L2-normalized features of one process, stacked view after view.
@@ -113,17 +91,21 @@ class Watch:
     """Collects what steps return; writes a line to the log and the progress bar once in a while."""
 
     def __init__(
-        self, method: Method, guard: Guard, *, num_views: int, views_per_step: int, gradients: bool = False
+        self, method: Method, on_nan: str, *, num_views: int, views_per_step: int, gradients: bool = False
     ) -> None:
-        """gradients: whether to log the paper's gradient responses, for TCL also SupCon's on the same embeddings."""
-        self.method, self.guard = method, guard
+        """on_nan: what to do if a loss or gradient is not finite: `stop` the run, or `skip` the step and say so.
+
+        gradients: whether to log the paper's gradient responses, for TCL also SupCon's on the same embeddings.
+        """
+        self.method, self.on_nan = method, on_nan
         self.knobs = method.knobs if gradients and isinstance(method, PairwiseMethod) else None
         self.num_views, self.views_per_step = num_views, views_per_step
         self.sums: dict[str, Tensor] = {}
         self.num_steps = 0
         """Since the last line: sums of scalars by name, on the device, and over how many steps."""
         self.unchecked: dict[int, Tensor] = {}
-        """The loss and the largest gradient of steps that the guard has not seen."""
+        """The loss and the largest gradient of steps that `check` has not seen."""
+        self.num_skipped, self.in_a_row = 0, 0
         self.line: dict[str, Any] | None = None
         """The line whose numbers are still on their way."""
         self.has_collapsed = False
@@ -191,7 +173,7 @@ class Watch:
         numbers = iter(line["numbers"].tolist())
         sums = dict(zip(line["sums"], numbers, strict=False))
         now = dict(zip(line["now"], numbers, strict=False))
-        self.guard.judge(line["checked"], zip(numbers, numbers, strict=True))
+        self.check(line["checked"], zip(numbers, numbers, strict=True))
         step, known, now_at = line["step"], line["known"], time.monotonic()
         rate = (step - self.shown_step) * self.views_per_step / (now_at - self.shown_at)
         self.shown_step, self.shown_at = step, now_at
@@ -199,9 +181,9 @@ class Watch:
         if not num_taken:
             return
         means = {name: total / num_taken for name, total in sums.items()} | now
-        if self.guard.policy == "skip":
+        if self.on_nan == "skip":
             means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
-            means["skipped_steps"] = self.guard.num_skipped
+            means["skipped_steps"] = self.num_skipped
         if means.get("effective_rank", math.inf) < COLLAPSED_RANK and not self.has_collapsed:
             self.has_collapsed = True  # said once
             say(
@@ -214,9 +196,25 @@ class Watch:
         self.log.write(step, {**known, **means, "views_per_second": rate})
         self.advance(step, f"loss {means['loss']:.3f}  lr {known['lr']:.2g}  {rate:,.0f} views/s{self.accuracy}")
 
+    def check(self, steps: Iterable[int], losses_and_gradients: Iterable[Sequence[float]]) -> None:
+        """Stop the run at a step that was not finite, or report that it was skipped."""
+        for step, (loss, gradient) in zip(steps, losses_and_gradients, strict=True):
+            if math.isfinite(loss) and math.isfinite(gradient):
+                self.in_a_row = 0
+                continue
+            self.num_skipped += 1
+            self.in_a_row += 1
+            bad = f"gradient became {gradient}" if math.isfinite(loss) else f"loss became {loss}"
+            text = f"the {bad} at step {step}"
+            if self.on_nan == "stop":
+                raise UserError(f"{text}; {ADVICE}, or skip such steps with run.on_nan=skip")
+            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
+                raise UserError(f"{text}, as in the {self.in_a_row - 1} steps before it; {ADVICE}")
+            say(f"{text}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
+
     def settle(self) -> None:
-        """Show what was asked for, and let the guard see every step so far."""
+        """Show what was asked for, and check every step so far."""
         self.catch_up()
         for step, checked in self.unchecked.items():
-            self.guard.judge([step], [checked.tolist()])
+            self.check([step], [checked.tolist()])
         self.unchecked = {}

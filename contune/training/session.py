@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -103,10 +104,8 @@ def train(
         say(describe(setup, method, str(trainer.engine)))
         start = None
         if config.eval.start and config.optim.epochs and test_loader is not None:
-            loaders = (train_loader, test_loader)
-            start = tuple(
-                extract_features(method.encoder, each, setup.spec, autocast=setup.autocast) for each in loaders
-            )
+            features = partial(extract_features, method.encoder, spec=setup.spec, autocast=setup.autocast)
+            start = features(train_loader), features(test_loader)
         resumed_at = trainer.resume()
         if resumed_at:
             say(f"resuming from step {resumed_at:,} of {trainer.num_steps:,}")

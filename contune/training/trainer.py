@@ -21,7 +21,7 @@ from contune.methods.base import Method, Output, labels_of_views
 from contune.run import RunFolder
 from contune.training import engine
 from contune.training.log import MetricsLog, load_checkpoint, save_checkpoint
-from contune.training.monitors import Guard, OnlineProbe, Watch
+from contune.training.monitors import OnlineProbe, Watch
 from contune.training.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
 from contune.training.setup import Setup, epoch_indices, local_batch
 from contune.training.signals import Stopped, put_off
@@ -85,7 +85,7 @@ class Trainer:
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
             changed += [self.probe.classifier, self.probe.optimizer]
         self.watch = Watch(
-            method, Guard(self.run.on_nan), num_views=num_views, views_per_step=self.views_per_step,
+            method, self.run.on_nan, num_views=num_views, views_per_step=self.views_per_step,
             gradients=self.run.gradients,
         )  # fmt: skip
         self.run_step: engine.Step = self._step
@@ -207,7 +207,7 @@ class Trainer:
             "config": self.setup.config.to_dict(),
             "step": self.step,
             "seconds": self.seconds,
-            "skipped": self.watch.guard.num_skipped,
+            "skipped": self.watch.num_skipped,
             "random": torch.get_rng_state(),
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state_dict(),
@@ -224,7 +224,7 @@ class Trainer:
         state = load_checkpoint(self.folder.path, self.setup.device)
         if state is not None:
             self.step, self.seconds = state["step"], state["seconds"]
-            self.watch.guard.num_skipped = state["skipped"]
+            self.watch.num_skipped = state["skipped"]
             self.watch.sums, self.watch.num_steps = state["meter"]["sums"], state["meter"].get("num_steps", 0)
             torch.set_rng_state(state["random"].cpu())
             load_moments(self.optimizer, state["optimizer"])

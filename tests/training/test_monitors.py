@@ -16,7 +16,7 @@ from contune.losses.responses import coefficients
 from contune.methods.pairwise import PairwiseMethod
 from contune.training import monitors
 from contune.training.log import CURVES, MetricsLog, read_metrics
-from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Guard, Watch, to_host
+from contune.training.monitors import MAX_SKIPPED_IN_A_ROW, Watch, to_host
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none", "data.val_fraction=0.85", "optim.batch_images=32")
 """Four steps."""
@@ -34,9 +34,9 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsLog]
         yield log
 
 
-def watch_of(log: MetricsLog) -> Watch:
+def watch_of(log: MetricsLog, on_nan: str = "skip") -> Watch:
     method: Any = None
-    watch = Watch(method, Guard("skip"), num_views=2, views_per_step=8)
+    watch = Watch(method, on_nan, num_views=2, views_per_step=8)
     watch.begin(log, lambda done, text: None)
     return watch
 
@@ -82,19 +82,21 @@ def test_copies_are_of_the_moment_they_were_made() -> None:
 
 @pytest.mark.parametrize(("pair", "what"), [((NAN, 1.0), "loss became nan"), ((INF, NAN), "loss became inf"),
                                             ((1.0, INF), "gradient became inf")])  # fmt: skip
-def test_the_guard_stops_at_the_first_bad_step(pair: tuple[float, float], what: str) -> None:
+def test_the_first_bad_step_stops_the_run(pair: tuple[float, float], what: str, log: MetricsLog) -> None:
     with pytest.raises(UserError, match=f"{what} at step 7.*lower optim.lr"):
-        Guard("stop").judge([6, 7, 8], [(1.0, 1.0), pair, (NAN, NAN)])
+        watch_of(log, "stop").check([6, 7, 8], [(1.0, 1.0), pair, (NAN, NAN)])
 
 
-def test_the_guard_counts_skipped_steps_and_gives_up_after_many(capsys: pytest.CaptureFixture[str]) -> None:
-    guard, bad = Guard("skip"), (NAN, 1.0)
-    guard.judge([1, 2, 3], [bad, (1.0, 1.0), bad])
-    assert (guard.num_skipped, guard.in_a_row) == (2, 1)
+def test_skipped_steps_are_counted_and_many_in_a_row_stop_the_run(
+    log: MetricsLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch, bad = watch_of(log), (NAN, 1.0)
+    watch.check([1, 2, 3], [bad, (1.0, 1.0), bad])
+    assert (watch.num_skipped, watch.in_a_row) == (2, 1)
     assert "at step 1" in capsys.readouterr().out
-    guard.judge(range(4, 2 + MAX_SKIPPED_IN_A_ROW), [bad] * (MAX_SKIPPED_IN_A_ROW - 2))
+    watch.check(range(4, 2 + MAX_SKIPPED_IN_A_ROW), [bad] * (MAX_SKIPPED_IN_A_ROW - 2))
     with pytest.raises(UserError, match=f"step {2 + MAX_SKIPPED_IN_A_ROW}"):
-        guard.judge([2 + MAX_SKIPPED_IN_A_ROW], [bad])
+        watch.check([2 + MAX_SKIPPED_IN_A_ROW], [bad])
 
 
 @pytest.mark.parametrize(("rank", "is_said"), [(1.6, False), (1.2, True)])
@@ -170,7 +172,7 @@ def test_logged_responses_are_those_of_the_last_step(compared: list[tuple[Tensor
 def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: set[str], tmp_path: Path) -> None:
     method = small_method(name, **settings)
     output = method([torch.randn(8, 1, 8, 8) for _ in range(2)], torch.arange(8) % 4)
-    watch = Watch(method, Guard("stop"), num_views=2, views_per_step=16, gradients=True)
+    watch = Watch(method, "stop", num_views=2, views_per_step=16, gradients=True)
     with MetricsLog(tmp_path, resume_step=0) as log:
         watch.begin(log, lambda done, text: None)
         watch.add(1, {"loss": output.loss})
