@@ -72,9 +72,13 @@ def barrier() -> None:
         dist.barrier()
 
 
-def gather(local: Tensor) -> Tensor:
-    """The rows of all ranks, in rank order, with gradients for this rank's own rows. Every rank has as many rows."""
-    return _Gather.apply(local) if dist.is_initialized() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
+def gather(local: Tensor, *, sum_gradients: bool = False) -> Tensor:
+    """The rows of all ranks, in rank order, with gradients for this rank's own rows. Every rank has as many rows.
+
+    sum_gradients: over ranks, for a loss that each rank computes for its own rows only. If every rank computes the loss
+    of the whole batch, the result is the same without this communication.
+    """
+    return _Gather.apply(local, sum_gradients) if dist.is_initialized() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def gather_objects(local: Picklable) -> list[Picklable]:
@@ -84,14 +88,6 @@ def gather_objects(local: Picklable) -> list[Picklable]:
     everyones: list[Any] = [None] * world_size()
     dist.all_gather_object(everyones, local)
     return everyones
-
-
-def gather_and_sum(local: Tensor) -> Tensor:
-    """The rows of all ranks, for a loss that each rank computes for its own rows only: gradients are summed over ranks.
-
-    If every rank computes the loss of the whole batch, `gather` gives the same result without communication.
-    """
-    return _GatherAndSum.apply(local) if dist.is_initialized() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 @dataclass(frozen=True)
@@ -151,20 +147,13 @@ def wrap(module: nn.Module, device: torch.device) -> nn.Module:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
+    def forward(ctx: Any, local: Tensor, sum_gradients: bool) -> Tensor:
         parts = [torch.empty_like(local) for _ in range(world_size())]
         dist.all_gather(parts, local.contiguous())
-        ctx.num_local = local.shape[0]
+        ctx.num_local, ctx.sum_gradients = local.shape[0], sum_gradients
         return torch.cat(parts)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        start = rank() * ctx.num_local
-        return grads[0][start : start + ctx.num_local] * world_size()
-
-
-class _GatherAndSum(_Gather):
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        start = rank() * ctx.num_local
-        return total(grads[0])[start : start + ctx.num_local]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        own = slice(rank() * ctx.num_local, (rank() + 1) * ctx.num_local)
+        return total(grads[0])[own] if ctx.sum_gradients else grads[0][own] * world_size(), None
