@@ -52,7 +52,9 @@ def train(
     """
     recipe = recipe or ("digits" if data is None or (isinstance(data, str) and data == "digits") else "images")
     base = find_recipe(recipe)()
-    overrides = base.full_keys(settings)
+    module = encoder if isinstance(encoder, nn.Module) else None
+    # Python of others may not be compiled or captured.
+    overrides = settings if module is None and transform is None else {"run.engine": "eager", **settings}
     splits = None
     if isinstance(data, str | Path):
         is_name = data in DATASETS
@@ -62,15 +64,12 @@ def train(
             # The root of a dataset that has one, else your images.
             overrides |= {"data.path": data} | ({"data.name": "images"} if base.data.name == "digits" else {})
     elif data is not None:
-        splits = open_memory(data, overrides.get("data.label_column"))
+        splits = open_memory(data, settings.get("data.label_column", settings.get("label_column")))
         overrides |= {"data.name": MEMORY, "data.path": digest_of(splits)}
-    module = encoder if isinstance(encoder, nn.Module) else None
     if encoder is not None:
         overrides["model.encoder"] = encoder if isinstance(encoder, str) else own_name(encoder)
     if transform is not None:
         overrides |= {"augment.policy": transform_name(transform), "augment.per_view": ()}
-    if module is not None or transform is not None:
-        overrides.setdefault("run.engine", "eager")  # Python of others may not be compiled or captured
     config, name = configure(recipe, overrides)
     own = Own(data=splits, encoder=module, transform=transform)
     folder = RunFolder(out or Path("runs") / name)
@@ -124,8 +123,7 @@ class Run:
         The learning rate follows the schedule of the new total from here on, so it usually jumps up first.
         """
         before, folder = RunFolder(self.folder), RunFolder(out or self.folder)
-        config = before.config()
-        config.override(config.full_keys(settings))
+        config = before.config().override(settings)
         return Run(folder.path, train_and_report(config, folder, own=self.own, extends=before), self.own)
 
     def __repr__(self) -> str:

@@ -228,41 +228,31 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
 
     def override(self, assignments: str | Iterable[str] | Mapping[str, Any]) -> "Config":
-        """Apply KEY=VALUE texts, or values by their keys, in place. Then check all settings."""
+        """Apply KEY=VALUE texts, or values by their keys, in place. Then check all settings.
+
+        The last part of a key is enough where only one setting has it: `epochs`, `lr`, `seed`. A section stands for its
+        name: `method="supcon"`, `optim="adamw"`.
+        """
         if not isinstance(assignments, Mapping):
             texts = [assignments] if isinstance(assignments, str) else assignments
             assignments = dict(map(split_assignment, texts))
         # The method comes first because it brings its own settings.
-        method = str(assignments.get("method.name", self.method.name))
+        method = str(assignments.get("method.name", assignments.get("method", self.method.name)))
         if method != self.method.name:
             self.method = MethodConfig(name=method, settings=find_method(method).Settings())
-        known = self.flat()
-        for key, value in assignments.items():
-            check_known("setting", key, known)
+        meanings: dict[str, list[str]] = {}
+        for key in self.flat():
+            for spelling in {key, key.removesuffix(".name"), key.partition(".")[2]}:
+                meanings.setdefault(spelling, []).append(key)
+        for spelling, value in assignments.items():
+            check_known("setting", spelling, meanings)
+            key, *others = meanings[spelling]
+            if others:
+                raise UserError(f"setting {spelling!r} is ambiguous; write {' or '.join([key, *others])}")
             section, _, name = key.partition(".")
             if key != "method.name":
                 assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
         return self.check()
-
-    def full_keys(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings by dotted keys, of which the last part is enough where only one has it: `epochs`, `lr`, `seed`.
-
-        A section stands for its name: `method="supcon"`, `optim="adamw"`.
-        """
-        method = settings.get("method.name", settings.get("method", self.method.name))
-        meanings: dict[str, list[str]] = {}
-        for key in Config().override({"method.name": method}).flat():
-            for spelling in {key, key.removesuffix(".name"), key.partition(".")[2]}:
-                meanings.setdefault(spelling, []).append(key)
-        full: dict[str, Any] = {}
-        for spelling, value in settings.items():
-            check_known("setting", spelling, meanings)
-            key, *others = meanings[spelling]
-            if others:
-                fix = " or ".join(f"**{{{meaning!r}: …}}" for meaning in meanings[spelling])
-                raise UserError(f"setting {spelling!r} is ambiguous; write {fix}")
-            full[key] = value
-        return full
 
     def check(self) -> "Config":
         for section, values in vars(self).items():
