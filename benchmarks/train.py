@@ -217,7 +217,7 @@ def main() -> None:
         torch.compiler.reset()
         with (
             tempfile.TemporaryDirectory() as folder,
-            MetricsLog(Path(folder), resume_step=0, log_every=1, loggers=["tensorboard"]) as log,
+            MetricsLog(Path(folder), resume_step=0, loggers=["tensorboard"]) as log,
         ):
             field = contestants(encoder, num_views, engines, device, log)
             race(field, device, arguments.seconds)

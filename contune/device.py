@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from contune.errors import UserError
-from contune.settings import parse
 
 if TYPE_CHECKING:
     import timm as timm
@@ -30,7 +29,7 @@ def choose_device(name: str) -> torch.device:
 
     If a machine has more processes than GPUs, several processes share a GPU.
     """
-    local_rank = parse(os.environ.get("LOCAL_RANK", "0"), int, "LOCAL_RANK")
+    local_rank = int(os.environ.get("LOCAL_RANK", 0))
     gpu_of_this_process = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
     if name == "auto":
         name = gpu_of_this_process if torch.cuda.is_available() else "cpu"
@@ -71,7 +70,7 @@ def available_cores() -> int:
 
 def core_share() -> int:
     """Cores for each of the processes that `torchrun` started on this machine."""
-    processes: int = parse(os.environ.get("LOCAL_WORLD_SIZE", "1"), int, "LOCAL_WORLD_SIZE")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     return max(1, available_cores() // processes)
 
 

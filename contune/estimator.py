@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE, own_name
 from contune.recipes import for_method
 from contune.run import RunFolder
-from contune.training.log import read_metrics
+from contune.training.log import MetricsLog, read_metrics
 from contune.training.setup import Own, build_method, open_setup
 from contune.training.trainer import Trainer
 
@@ -95,7 +95,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             setup = open_setup(config, own=Own(data=splits, encoder=module))
             method = build_method(setup)
             trainer = Trainer(setup, method, setup.loader(setup.dataset.train, "images"), RunFolder(folder))
-            with trainer.open_log() as log:
+            with MetricsLog(Path(folder), resume_step=0) as log:
                 trainer.fit(log)
             self.history_ = read_metrics(Path(folder))
         self.config_ = config.to_dict()
@@ -187,16 +187,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         }
         changed = {key: value for key, value in parameters.items() if value is not None} | dict(self.settings or {})
-        return config.override(f"{key}={'none' if value is None else value}" for key, value in changed.items())
+        return config.override(changed)
 
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Unless verbose: show no progress, and turn what training says into one warning at the end."""
-        if self.verbose:
-            yield
-            return
-        remarks: list[str] = []
-        with redirected(lambda report: None, remarks.append):
-            yield
-        if remarks:
-            warnings.warn("\n".join(remarks).strip(), stacklevel=4)
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Unless verbose: show no progress, and turn what training says into warnings."""
+        return nullcontext() if self.verbose else redirected(lambda report: None, warnings.warn)

@@ -60,8 +60,10 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         if type(None) in arguments and (value is None or str(value).lower() in ("none", "null", "")):
             return None
-        words = [word for argument in arguments if get_origin(argument) is Literal for word in get_args(argument)]
-        return value if value in words else parse(value, next(a for a in arguments if a is not type(None)), key)
+        for choice in arguments:
+            if get_origin(choice) is Literal and value in get_args(choice):
+                return value
+        return parse(value, arguments[0], key)
     if origin is tuple:
         if isinstance(value, str):
             separator = ";" if ";" in value else ","  # semicolons if the parts contain commas
@@ -83,10 +85,7 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
 
 def assign(settings: Any, name: str, value: Any, key: str) -> None:
     """Set one field of a settings dataclass from text, or from a value that was saved as JSON."""
-    annotations = annotations_of(settings)
-    if name not in annotations:
-        raise unknown("setting", key, [key.rpartition(".")[0] + "." + known for known in annotations])
-    setattr(settings, name, parse(value, annotations[name], key))
+    setattr(settings, name, parse(value, annotations_of(settings)[name], key))
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby, permutations
-from typing import NamedTuple
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -36,13 +36,6 @@ class Output:
     """Detached tensors that `after_step` needs. A compiled forward pass cannot store them on the method."""
 
 
-class Guess(NamedTuple):
-    """The loss of a method that predicts the same for every image, where training may stay, and how to leave it."""
-
-    loss: float
-    advice: str
-
-
 class Method(nn.Module):
     """The base of all methods. The fields of its `Settings` are the `method.*` settings of the command line."""
 
@@ -66,10 +59,9 @@ class Method(nn.Module):
     """Whether an image has several labels: then each class is a question of its own."""
     class_weights_K: Tensor | None
     """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
-    constant_rate = ""
-    """The part whose learning rate stays at optim.lr instead of following the schedule."""
-    guess: Guess | None = None
-    """For methods that predict prototypes; None where no such loss is known."""
+
+    constant_rate: ClassVar[tuple[str, ...]] = ()
+    """Parameters whose names begin so keep the rate optim.lr instead of following the schedule."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()

@@ -3,7 +3,6 @@
 Shapes: N = V · B rows, B images, V views of each, of which the first T are global; K prototypes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views
+from contune.methods.base import MomentumMethod, Output, at_least_float32, check_views
 from contune.models.heads import Prototypes, ema_copy, mlp
 from contune.settings import ranged
 
@@ -58,8 +57,6 @@ class DINO(MomentumMethod):
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
-        advice = "a longer method.teacher_warmup_epochs or a lower method.teacher_temperature"
-        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_global = self.settings.global_views

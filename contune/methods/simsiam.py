@@ -23,8 +23,7 @@ class SimSiam(Method):
         """Size of the predictor's bottleneck, a quarter of the embedding's in the paper."""
 
     settings: Settings
-    constant_rate = "predictor"
-    """Without decay: it "should adapt to the latest representations"."""
+    constant_rate = ("predictor.",)  # it "should adapt to the latest representations"
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)

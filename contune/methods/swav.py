@@ -3,7 +3,6 @@
 Shapes: N rows, B images, V views of each, of which the first T are global; D embedding size, K prototypes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.kernels.fused import wide_product
-from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views
+from contune.methods.base import Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.methods.dino import other_views_loss
 from contune.models.heads import Prototypes, Queue, mlp
 from contune.settings import ranged
@@ -61,8 +60,6 @@ class SwAV(Method):
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         num_queues = settings.global_views if settings.queue_size else 0
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(num_queues))
-        advice = f"a lower method.epsilon than {settings.epsilon:g}"
-        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         check_views(views, self.settings.global_views)

@@ -22,7 +22,7 @@ class BatchNorm(nn.BatchNorm1d):
         if not self.training or distributed.world_size() == 1:
             return super().forward(x_ND)
         start = distributed.rank() * len(x_ND)
-        return super().forward(distributed.gather_and_sum(x_ND))[start : start + len(x_ND)]
+        return super().forward(distributed.gather(x_ND, sum_gradients=True))[start : start + len(x_ND)]
 
 
 def mlp(

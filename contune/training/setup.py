@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from contune import distributed
 from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, OwnTransform, Policy, Transform, build_policy
+from contune.data.augment import Augmenter, OwnTransform, Transform, build_policy
 from contune.data.datasets import no_such_place
 from contune.data.images import Splits
 from contune.data.loader import Loader, build_loader
@@ -69,13 +69,12 @@ class Setup:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
         augment = self.config.augment
         policies = policies or augment.per_view or [augment.policy] * augment.views
-        built: dict[str, Policy] = {}
-        for text in policies:
-            if text not in built:
-                look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
-                own = self.own.transform
-                built[text] = build_policy(text, **look) if own is None else OwnTransform(function=own, **look)
-        return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
+        look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+        if self.own.transform is not None:
+            same = OwnTransform(function=self.own.transform, **look)
+            return Augmenter([same] * len(policies), self.spec.mean, self.spec.std)
+        build = cache(partial(build_policy, **look))
+        return Augmenter(list(map(build, policies)), self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""
@@ -110,24 +109,27 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
     if spec is None:
+        encoder = {"encoder": config.model.encoder, "stem": config.model.stem, "norm": config.model.norm}
+        look = {
+            "image_size": dataset.image_size,
+            "channels": dataset.channels,
+            "mean": dataset.mean,
+            "std": dataset.std,
+        }
+        seen = EncoderSpec(**encoder, **look) if weights is None else weights.spec
         channels = config.data.channels or dataset.channels
-        mean, std = dataset.mean, dataset.std
+        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
+        if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
+            channels = seen.channels
+        if weights is not None and channels != seen.channels != 3:
+            raise UserError(f"the weights need data.channels={seen.channels}; only those for color can adapt")
+        mean, std = (dataset.mean, dataset.std) if channels != seen.channels else (seen.mean, seen.std)
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        traits: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
-        traits["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
-        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
-        if weights is not None and config.data.channels is None and {channels, weights.spec.channels} <= {1, 3}:
-            channels = weights.spec.channels
-        if weights is None or channels != weights.spec.channels:
-            traits |= {"channels": channels, "mean": mean, "std": std}
-        if weights is None:
-            model = config.model
-            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **traits)
-        elif channels != weights.spec.channels != 3:
-            raise UserError(f"the weights need data.channels={weights.spec.channels}; only those for color can adapt")
-        else:
-            spec = replace(weights.spec, **traits)
+        spec = replace(
+            seen, image_size=config.data.image_size or seen.image_size, channels=channels, mean=mean, std=std,
+            resize=config.data.resize, bits=dataset.bits, ranges=dataset.ranges,
+        )  # fmt: skip
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,
