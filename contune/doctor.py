@@ -15,7 +15,7 @@ from contune.errors import UserError
 from contune.kernels import LossSettings
 from contune.methods.base import Method
 from contune.methods.tcl import TCL
-from contune.models.encoders import SMALL_IMAGE, has_small_stem
+from contune.models.encoders import has_small_stem
 from contune.training import setup as training
 from contune.training.log import versions
 from contune.training.setup import Setup, build_method, open_setup
@@ -201,7 +201,7 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
 
 def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     """The stem for this image size, and memory and time of the run, estimated from a short trial."""
-    config, size, stem = setup.config, setup.spec.image_size, setup.spec.stem
+    config = setup.config
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
     if setup.spec.encoder.startswith("resnet") and not setup.weights:
@@ -209,10 +209,6 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
         changed = replace(setup.spec, stem=other).build().to(setup.device)
         ratio = _seconds_per_view(setup, changed, MIN_TRIAL) / _seconds_per_view(setup, method.encoder, MIN_TRIAL)
         yield note(f"stem: {own}; model.stem={other} would take {ratio:.1f} times as long")
-    if stem == "imagenet" and size <= SMALL_IMAGE and setup.spec.encoder.startswith("resnet"):  # others have no choice
-        yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
-    if stem == "cifar" and size > SMALL_IMAGE:
-        yield advice(f"model.stem=cifar keeps {size}-pixel maps at full size, which is slow; use model.stem=auto")
     views, free = config.optim.batch_images * config.augment.views, free_bytes(setup.device)
     steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     bytes_per_view = _activation_bytes(setup, method)

@@ -83,7 +83,8 @@ class ImageEncoder(nn.Module):
 
     def prepare(self, images_NCHW: Tensor) -> Tensor:
         """uint8 images resized, scaled to 0..1, normalized, and in the dtype of the weights."""
-        self._check(images_NCHW, "uint8")
+        if images_NCHW.dtype != torch.uint8:
+            raise UserError(f"prepare takes uint8 images, got {images_NCHW.dtype}; pass prepared ones to the encoder")
         height, width = images_NCHW.shape[2:]
         (box,) = RESIZES[self.spec.resize](height, width)
         bars = (-box.left, box.left + box.width - width, -box.top, box.top + box.height - height)
@@ -94,19 +95,9 @@ class ImageEncoder(nn.Module):
         return x_NCHW if weight is None else x_NCHW.to(weight.dtype)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
-        self._check(images_NCHW, "uint8 or float")
         x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
         features_ND: Tensor = self.backbone(x_NCHW)
         return features_ND
-
-    def _check(self, images_NCHW: Tensor, kinds: str) -> None:
-        found = f"a {type(images_NCHW).__name__}; `contune.embed` reads image files"
-        if isinstance(images_NCHW, Tensor):
-            fits = images_NCHW.dtype == torch.uint8 or ("float" in kinds and images_NCHW.is_floating_point())
-            if fits and images_NCHW.dim() == 4 and images_NCHW.shape[1] == self.spec.channels:
-                return
-            found = f"{images_NCHW.dtype} of shape {tuple(images_NCHW.shape)}"
-        raise UserError(f"images must be a {kinds} tensor (N, {self.spec.channels}, H, W), got {found}")
 
 
 def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
