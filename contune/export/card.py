@@ -91,15 +91,9 @@ def model_card(
             rows.append((title, top1, top5, f"{measure['num_images']:,}", protocol))
         accuracy = "\n".join(f"| {' | '.join(cells)} |" for cells in rows) if result["measures"] else ""
         versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-        made = (
-            f"Trained on {result['hardware']}, finished {result['finished']}, "
-            f"revision {result['git_revision'] or 'of an installed package'}, {versions}. "
-        )
-    terms = (
-        f"These weights: {license}. The terms of the training data apply too."
-        if license
-        else "*Not stated, so others may not use these weights. The terms of the training data apply too.*"
-    )
+        revision = result["git_revision"] or "of an installed package"
+        made = f"Trained on {result['hardware']}, finished {result['finished']}, revision {revision}, {versions}. "
+    terms = f"These weights: {license}." if license else "*Not stated, so others may not use these weights.*"
     return f"""\
 ---
 library_name: {written.library}
@@ -133,7 +127,7 @@ minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 {values}
 ## License
 
-{terms}
+{terms} The terms of the training data apply too.
 
 ## Provenance
 
