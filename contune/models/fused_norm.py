@@ -61,36 +61,28 @@ _FUSED: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
+_PLAIN = {
+    nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Identity, nn.Sequential, nn.MaxPool2d, nn.Linear,
+    timm.layers.SelectAdaptivePool2d,
+}  # fmt: skip
+"""What these consist of, unless attention, dropout or a blur stands between convolution, batch-norm and ReLU."""
+
+
 def has_norms_to_fuse(model: nn.Module) -> bool:
     """Whether all parts of the ResNets in `model` can be fused. If only some can, compiling is faster."""
-    parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
-    return HAS_TRITON and bool(parts) and all(_is_fusable(part) for part in parts)
+    return bool(_parts_to_fuse(model))
 
 
 def fuse_norms(model: nn.Module) -> None:
     """Makes the plain ResNets of timm in `model` use `FusedNorm`. Weights and their names stay."""
-    for module in list(model.modules()):
-        if _is_fusable(module):
-            for norm in _norms(module):
+    for part in _parts_to_fuse(model):
+        part.__class__ = _FUSED[type(part)]
+        for norm in part.modules():
+            if type(norm) is nn.BatchNorm2d:
                 norm.__class__ = FusedNorm
-            module.__class__ = _FUSED[type(module)]
 
 
-def _norms(module: Any) -> list[nn.Module]:
-    """The norms of a block or a stem, including the shortcut's."""
-    shortcut = list(getattr(module, "downsample", None) or [])
-    own = [getattr(module, name, None) for name in ("bn1", "bn2", "bn3")]
-    return [norm for norm in (*own, *shortcut[-1:]) if norm is not None]
-
-
-def _is_fusable(module: Any) -> bool:
-    """Whether nothing stands between convolution, batch-norm and ReLU, such as attention or dropout."""
-    between = [getattr(module, name, None) for name in ("se", "drop_path", "drop_block", "aa")]
-    acts = [getattr(module, name, None) for name in ("act1", "act2", "act3")]
-    return (
-        type(module) in _FUSED
-        and all(part is None or type(part) is nn.Identity for part in between)
-        and all(act is None or type(act) is nn.ReLU for act in acts)
-        and all(type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats for norm in _norms(module))
-        and not getattr(module, "grad_checkpointing", False)
-    )
+def _parts_to_fuse(model: nn.Module) -> list[nn.Module]:
+    parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
+    plain = (type(part) in _FUSED and {*map(type, part.children())} <= _PLAIN for part in parts)
+    return parts if HAS_TRITON and all(plain) else []
