@@ -73,10 +73,8 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         counts_K = images_per_class(dataset.train.labels, setup.num_classes)
         smallest, largest = int(counts_K.min()), int(counts_K.max())
         if largest == 1 and config.method.name != "cross-entropy":
-            yield advice(
-                "every class has a single image, so an anchor's only positives are its own views and labels teach "
-                "nothing; add images of each class, or train without labels with the recipe images-ssl"
-            )
+            fix = "add images of each class, or train without labels with the recipe images-ssl"
+            yield advice(f"every class has a single image, so labels teach nothing; {fix}")
         if largest > 10 * max(1, smallest) and config.optim.balance == "none":
             rarest = dataset.class_names[int(counts_K.argmin())]
             yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
@@ -124,9 +122,8 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
     elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
-        yield advice(
-            f"{text}; few anchors meet another of their class: raise optim.batch_images or set optim.balance=sampler"
-        )
+        fix = "raise optim.batch_images or set optim.balance=sampler"
+        yield advice(f"{text}; few anchors meet another of their class: {fix}")
     else:
         yield fine(text)
 
@@ -192,11 +189,9 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
         yield fine(f"method.k1={settings.k1:g} is not too large for {plural(steps, 'step')}")
     else:
         unit = 10.0 ** math.floor(math.log10(largest))
-        yield advice(
-            f"method.k1={settings.k1:g} is large for {plural(steps, 'step')} where {100 * positives / others:.2g} % "
-            "of a batch are positives of an anchor, so the loss may stay near its untrained value; set "
-            f"method.k1={math.floor(largest / unit) * unit:g} or less, or find one with contune tune --how advise"
-        )
+        fix = f"set method.k1={math.floor(largest / unit) * unit:g} or less, or use contune tune --how advise"
+        about = f"{plural(steps, 'step')} where {100 * positives / others:.2g} % of a batch are positives of an anchor"
+        yield advice(f"method.k1={settings.k1:g} is large for {about}: the loss may hardly fall; {fix}")
 
 
 def about_network(setup: Setup, method: Method) -> Iterator[Finding]:

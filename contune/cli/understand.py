@@ -1,5 +1,6 @@
 """`contune check`, `doctor`, `analyze`, `report`, `tune` and `experiment`: understand and reproduce."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ from typer import Argument, Exit, Option
 
 from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.cli.use import MAX_ROWS, LabelColumn, Workers
-from contune.console import say, show_table
+from contune.console import Finding, say, show_table
 from contune.errors import UserError
 from contune.settings import parse
 
@@ -42,15 +43,11 @@ def check(
         show_table(("broken", "what is wrong"), broken[:MAX_ROWS])
         if len(broken) > MAX_ROWS:
             say(f"and {len(broken) - MAX_ROWS:,} more{'' if out else '; --out check.json lists them all'}")
-    say()
-    noticed = list(findings(found))
-    for finding in noticed:
-        say(f"{finding.mark} {finding.text}")
     if out is not None:
         write_atomic(out, found.to_json())
         say(f"\nreport   {out}")
-    if any(finding.is_bad for finding in noticed):
-        raise Exit(1)
+    say()
+    _say_findings(findings(found))
 
 
 @app.command(rich_help_panel="Understand")
@@ -65,8 +62,12 @@ def doctor(arguments: Arguments = None) -> None:
     """
     from contune.doctor import examine
 
+    _say_findings(examine(parse_choice(arguments)[2]))
+
+
+def _say_findings(findings: Iterable[Finding]) -> None:
     is_bad = False
-    for finding in examine(parse_choice(arguments)[2]):
+    for finding in findings:
         say(f"{finding.mark} {finding.text}")
         is_bad |= finding.is_bad
     if is_bad:
