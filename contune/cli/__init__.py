@@ -10,17 +10,15 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Exit, Option, Typer
 
+from contune.config import Config
 from contune.console import printable
 from contune.errors import UserError
 from contune.settings import parse
 from contune.training.signals import RESUME_CODE, Stopped
-
-if TYPE_CHECKING:
-    from contune.config import Config
 
 app = Typer(
     help="Tuned contrastive learning: train, evaluate and export an image encoder.",
@@ -108,7 +106,7 @@ def options(
         raise Exit
 
 
-def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
+def parse_choice(arguments: list[str] | None) -> tuple[str, list[str], Config, str]:
     """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]...
 
     The first word is the recipe unless it has a `=`.

@@ -1,19 +1,15 @@
 """`contune embed`, `search`, `predict` and `export`: what a trained encoder is for."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from contune.cli import Run, app
 from contune.console import plural, say, show_table
 from contune.errors import UserError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from contune.data.decode import Broken
 
 Images = Annotated[str, Argument(metavar="IMAGES", help="A folder, an image, a CSV or a parquet.", show_default=False)]
 Device = Annotated[str, Option(help="auto, cpu or cuda.")]
@@ -81,7 +77,7 @@ def search(
     if out is not None:
         check_out(out, images, query, endings=[".html"])
         check_like(out, GENERATOR.format(kind="search"))
-    skipped: list[Broken] = []
+    skipped: list[Any] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
         rows = [(f"{hit.similarity:.4f}", hit.label or "", hit.path) for hit in one.hits]
@@ -182,7 +178,7 @@ def export(
             say("license  none stated, so others may not use the weights; state one with --license")
 
 
-def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
+def _say_skipped(broken: Sequence[Any], out: Path | None) -> None:
     """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
     from contune.data.decode import write_broken
 

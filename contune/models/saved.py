@@ -186,7 +186,7 @@ def _state_dict(file: Path, encoder: str) -> ImageEncoder:
         missing = [str(error).splitlines()[-1].strip()]
     if missing:
         fix = f"it begins with {', '.join(names[:3])}; set model.encoder to the network that it comes from"
-        raise UserError(f"{file} does not fit {encoder}: {missing[0]} and {len(missing) - 1} others are missing; {fix}")
+        raise UserError(f"{file} does not fit {encoder} in {len(missing)} tensors, such as {missing[0]}; {fix}")
     return _with_timm_spec(model, encoder)
 
 
@@ -251,9 +251,7 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 def load_classifier(run: Path) -> Classifier:
     file = local(run) / CLASSIFIER_FILE
     if not file.exists():
-        fix = (
-            f"`contune eval {run} eval.linear=fast` writes one; without labels add data.path=FOLDER with labeled images"
-        )
+        fix = f"`contune eval {run} eval.linear=fast data.path=FOLDER` writes one, of labeled images"
         raise UserError(f"{run} has no {CLASSIFIER_FILE}, because nothing trained a classifier; {fix}")
     try:
         tensors, about = _read(file)
