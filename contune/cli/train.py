@@ -133,11 +133,16 @@ def _show_measures(result: dict[str, Any]) -> None:
         say("nothing was evaluated: there are no labels, or there is no split to evaluate on")
         return
     more = columns_of_imbalance(measures)
-    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %", **{key: f"{key} %" for key in more}}
-    keys = {key: title for key, title in keys.items() if any(key in measure for measure in measures)}
-    rows = {MEASURES[measure["name"]].short_title: measure for measure in measures}
+    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"} | {key: f"{key} %" for key in more}
+    for key in set(keys).difference(*measures):
+        del keys[key]
+    rows, own = {}, {}
+    for measure in measures:
+        title = MEASURES[measure["name"]].short_title
+        rows[title] = measure
+        if not measure["name"].startswith((PIXELS, START)):
+            own[title] = measure["protocol"]
     _show_values(f"accuracy ({result['split']})", keys, rows)
-    own = {title: one["protocol"] for title, one in rows.items() if not one["name"].startswith((PIXELS, START))}
     if more:
         own["balanced"] = "the mean over classes; many, medium, few: over 100, 20 to 100, below 20 images"
     if retrieved:
@@ -151,8 +156,11 @@ def _show_measures(result: dict[str, Any]) -> None:
 
 def _show_values(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]]) -> None:
     """A table with the titles of its columns by key, and rows of values by key."""
-    cells = [["" if row.get(key) is None else f"{row[key]:.2f}" for key in columns] for row in rows.values()]
-    table = [(name, *texts) for name, texts in zip(rows, cells, strict=True)]
+    table = []
+    for name, row in rows.items():
+        table.append([name])
+        for key in columns:
+            table[-1].append("" if row.get(key) is None else f"{row[key]:.2f}")
     show_table((title, *columns.values()), table, numbers=tuple(columns.values()))
 
 

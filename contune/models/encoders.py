@@ -45,8 +45,12 @@ def build_encoder(
             raise UserError(f"norm={norm} works for ResNets only, and {name} is not one. Set model.norm=batch.")
     try:
         encoder = deepcopy(own).cpu() if own is not None else _create(name, channels, image_size, norm)
-        if own is None and (stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE)):
-            _use_cifar_stem(encoder, channels)
+        wants_small_stem = own is None and (stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE))
+        conv = getattr(encoder, "conv1", None)
+        if wants_small_stem and isinstance(encoder, device.timm.models.resnet.ResNet) and isinstance(conv, nn.Conv2d):
+            encoder.conv1 = nn.Conv2d(channels, conv.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+            nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
+            encoder.maxpool = nn.Identity()
         # By a trial: for some families of timm, num_features is not the width of the output.
         with torch.no_grad():
             features_ND: Tensor = encoder.eval()(torch.zeros(1, channels, image_size, image_size))
@@ -87,13 +91,6 @@ def _create(name: str, channels: int, image_size: int, norm: str) -> nn.Module:
         except TypeError:  # convolutional models take any size and no such argument
             model = device.timm.create_model(name, **options)
     return model
-
-
-def _use_cifar_stem(encoder: nn.Module, channels: int) -> None:
-    if isinstance(encoder, device.timm.models.resnet.ResNet) and isinstance(encoder.conv1, nn.Conv2d):
-        encoder.conv1 = nn.Conv2d(channels, encoder.conv1.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-        nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
-        encoder.maxpool = nn.Identity()
 
 
 def has_small_stem(encoder: nn.Module) -> bool:
