@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contune.errors import UserError, check_known
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
-from contune.settings import Description, assign, check, describe, one_of, ranged, split_assignment
+from contune.settings import assign, check, describe, one_of, ranged, split_assignment
 
 if TYPE_CHECKING:
     from contune.methods.base import Method
@@ -317,9 +317,9 @@ class Config:
         return found
 
 
-def described(prefix: str = "") -> dict[Description, list[str]]:
+def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
     """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
-    found: dict[Description, list[str]] = {}
+    found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
         if item.name.startswith(prefix) or prefix.startswith(item.name):
             cls: Any = item.default_factory
@@ -327,4 +327,4 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
             for method in METHODS if item.name == "method" else ():
                 for setting in describe(find_method(method).Settings, item.name):
                     found.setdefault(setting, []).append(method)
-    return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
+    return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}
