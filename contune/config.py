@@ -264,8 +264,7 @@ class Config:
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
-                f"augment.per_view names {num_policies} policies for augment.views={self.augment.views}; "
-                "give one for each view"
+                f"augment.per_view has {num_policies} policies; give one for augment.views={self.augment.views}"
             )
         return self
 

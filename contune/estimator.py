@@ -87,7 +87,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         splits = open_memory(X)
         if splits.class_names and classes is None:
             classes = np.array(splits.class_names)
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+        devices = range(torch.cuda.device_count())
         # Training seeds torch: keep the caller's random state, and let threads take turns.
         with TemporaryDirectory() as folder, self._quiet(), _FIT_LOCK, torch.random.fork_rng(devices=devices):
             config = self._config(splits.train)

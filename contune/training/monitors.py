@@ -186,11 +186,8 @@ class Watch:
             means["skipped_steps"] = self.num_skipped
         if means.get("effective_rank", math.inf) < COLLAPSED_RANK and not self.has_collapsed:
             self.has_collapsed = True  # said once
-            say(
-                f"by step {step} the features have collapsed: their effective rank is {means['effective_rank']:.2f}, "
-                "so all images look alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen "
-                "optim.warmup_epochs, or use a larger optim.batch_images"
-            )
+            fix = "lower optim.lr, lengthen optim.warmup_epochs, or use a larger optim.batch_images"
+            say(f"by step {step} the features have collapsed: all images look alike to the encoder. Stop and {fix}")
         if "val_top1" in known:
             self.accuracy = f"  validation {100 * known['val_top1']:.1f} %"
         self.log.write(step, {**known, **means, "views_per_second": rate})

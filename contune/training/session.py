@@ -177,9 +177,7 @@ def check_folder(config: Config, folder: RunFolder, extends: RunFolder | None) -
     if different:
         raise UserError(f"a run continues with its own {', '.join(sorted(different))}; change only optim.epochs")
     if config.optim.epochs < before.optim.epochs:
-        raise UserError(
-            f"{extends.path} has {before.optim.epochs} epochs; set optim.epochs to the new total, not fewer"
-        )
+        raise UserError(f"{extends.path} has {before.optim.epochs} epochs; set optim.epochs to the new total")
     if not (extends.path / CHECKPOINT).exists():
         raise UserError(f"{extends.path} has no {CHECKPOINT} to continue from; train it first")
 
@@ -237,20 +235,20 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
 
 def describe(setup: Setup, method: Method, engine: str) -> str:
     """Two lines on what is about to happen."""
-    config, dataset, spec = setup.config, setup.dataset, setup.spec
-    test = setup.eval_set()
+    config, dataset, spec, test = setup.config, setup.dataset, setup.spec, setup.eval_set()
     classes = plural(setup.num_classes, "class", "es") if setup.num_classes else "no labels"
     if dataset.unseen is not None:
         classes += f"; {plural(len(dataset.unseen), 'image')} of other classes for retrieval"
-    skipped = f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})" if dataset.skipped else ""
+    if dataset.skipped:
+        classes += f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})"
+    weights = "random weights" if setup.weights is None else f"weights of {setup.weights.title}"
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
     return (
         f"{dataset.name}: {len(dataset.train):,} training and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
-        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}{skipped}\n"
-        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
-        f"{'random weights' if setup.weights is None else f'weights of {setup.weights.title}'}), "
+        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}\n"
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, {weights}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
         f"{plural(batch * views, 'embedding')} a batch, on {hardware_name(setup.device)}, {engine}"
     )

@@ -148,10 +148,7 @@ def open_dataset(data: DataConfig, splits: Splits | None = None) -> Dataset:
     """The data that a config names; `splits` instead if they are in memory."""
     own_images = data.name == "images" and splits is None
     if data.name == MEMORY and splits is None:
-        raise UserError(
-            "this run was trained on images in memory, which contune cannot load again; train it further in Python, or "
-            "name images with data.name=images data.path=FOLDER"
-        )
+        raise UserError("the images of this run were in memory; name others with data.name=images data.path=FOLDER")
     if own_images and data.path is None:
         raise UserError("data.name=images needs data.path: a folder of images, a CSV or a parquet file")
     if data.name == "digits" and data.path is not None:
@@ -179,10 +176,8 @@ def build_method(setup: Setup) -> Method:
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
-        raise UserError(
-            f"method {name} learns from labels and {dataset.name} has none; name a column of CSV or parquet with "
-            "data.label_column=NAME, or train without labels by the recipe images-ssl or method.name=simclr"
-        )
+        fix = "name a column with data.label_column, or use the recipe images-ssl or method.name=simclr"
+        raise UserError(f"method {name} learns from labels and {dataset.name} has none; {fix}")
     multilabel = labels is not None and labels.dim() == 2
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
@@ -192,17 +187,13 @@ def build_method(setup: Setup) -> Method:
         try:
             encoder.load_state_dict(adapt_channels(setup.weights.tensors, encoder, setup.spec.channels))
         except RuntimeError as error:
-            raise UserError(
-                f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"
-            ) from None
+            reason = str(error).splitlines()[-1].strip()
+            raise UserError(f"the weights do not fit {setup.spec.encoder}: {reason}") from None
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     if config.optim.balance == "weights":
         if labels is None or multilabel or not settings.needs_labels:
-            raise UserError(
-                f"optim.balance=weights needs one label per image and a method that learns from it, not {name}; "
-                "use optim.balance=none"
-            )
+            raise UserError(f"optim.balance=weights needs one label per image and a method that uses it, not {name}")
         method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
