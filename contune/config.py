@@ -289,8 +289,6 @@ class Config:
     def load(cls, path: str | Path) -> "Config":
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as error:
-            raise UserError(f"cannot read a config at {path}: {error.strerror}") from None
         except (ValueError, AttributeError) as error:  # includes a UserError
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 

@@ -4,7 +4,6 @@ Also the one place that imports torchvision and timm, as `from contune.device im
 """
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -100,12 +99,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         import_module("torchvision")
-    except RuntimeError as error:
-        if "operator torchvision::nms does not exist" not in str(error):
-            raise
-        for module in list(sys.modules):
-            if module.split(".")[0] == "torchvision":
-                del sys.modules[module]
+    except RuntimeError:
         for operator in ("nms", "qnms"):
             torch.library.define(
                 f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

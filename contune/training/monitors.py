@@ -129,18 +129,10 @@ class Watch:
         if self.line is not None and self.line["arrival"].query():
             self.catch_up()
 
-    def ask(
-        self,
-        step: int,
-        epoch: float,
-        lr: float,
-        features_ND: Tensor,
-        state: Mapping[str, Tensor],
-        known: Mapping[str, float] | None = None,
-    ) -> None:
+    def ask(self, step: int, known: Mapping[str, float], features_ND: Tensor, state: Mapping[str, Tensor]) -> None:
         """Ask for the means since the last call, over all processes, and for measures of this step's output.
 
-        `known` numbers join them. The previous line is shown now at the latest.
+        `known` numbers join them: the epoch, lr, and others. The previous line is shown now at the latest.
         """
         self.catch_up()
         now = spread(features_ND, self.num_views)
@@ -151,7 +143,7 @@ class Watch:
         numbers, arrival = to_host(torch.cat([distributed.mean(scalars), *self.unchecked.values()]))
         self.line = {
             "step": step,
-            "known": {"epoch": epoch, "lr": lr, **(known or {})},
+            "known": known,
             "sums": list(self.sums),
             "num_steps": self.num_steps,
             "now": list(now),
