@@ -41,23 +41,19 @@ SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
 CONTRASTIVE, STUCK = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "simclr"), 0.98
 """Methods whose loss begins at that of random embeddings. They learned nothing if it keeps this share of it."""
-CIRCUMSTANCES = ("step", "epoch", "lr", "views_per_second")
-"""What a line of metrics.jsonl has besides measurements."""
-SPLITTING = ("data.val_fraction", "data.test_fraction", "data.unseen_classes")
-WriteReport = Callable[..., None]
-"""Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
 
 def train(
     config: Config,
     folder: str | Path | RunFolder,
     *,
-    write_report: WriteReport | None = None,
+    write_report: Callable[..., None] | None = None,
     own: Own | None = None,
     extends: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Train, evaluate and report into `folder`, resuming what an earlier call has begun. Returns its result.json.
 
+    write_report: called with a path and what `contune.report` draws from; the core does not know how to draw.
     own: data, an encoder or a transform of yours, in place of what the config names.
     extends: a run to train further, in its own folder or from a copy of its checkpoint in `folder`.
     Of several processes only the first returns a result, the others {}.
@@ -138,7 +134,8 @@ def train(
         rate = trainer.step * trainer.views_per_step / (trainer.seconds or 1.0)
         result = build_result(setup, found, seconds=trainer.seconds, views_per_second=rate)
         last = metrics[-1] if metrics else {}
-        result["last_logged"] = {name: last[name] for name in last if name not in CIRCUMSTANCES}
+        others = ("step", "epoch", "lr", "views_per_second")
+        result["last_logged"] = {name: last[name] for name in last if name not in others}
         result["curves"] = downsampled(metrics)
         result["warnings"] = learned_nothing(result, metrics)
         if val_loader is not None:
@@ -262,7 +259,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     for key in sorted(different):
         if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
-        if key in SPLITTING and not {"data.name", "data.path"} & different:
+        if key.endswith(("_fraction", "unseen_classes")) and not {"data.name", "data.path"} & different:
             raise UserError(f"another {key} would evaluate on training images; leave it as it was")
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
