@@ -73,13 +73,13 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
                         reports, process = _start(jobs[number], num_runs, Path(logs) / str(number))
                         running[reports] = number, process
                     show(number, ProgressUpdate("starting", 0, 1, ""))
-                for reports in wait(list(running)):
-                    assert isinstance(reports, Connection)
-                    number, process = running[reports]
+                for ready in wait(list(running)):
+                    assert isinstance(ready, Connection)
+                    number, process = running[ready]
                     try:
-                        update = reports.recv()
+                        update = ready.recv()
                     except (EOFError, ConnectionResetError):  # it has ended
-                        del running[reports]
+                        del running[ready]
                         process.join()
                         result = results[number] = _result(jobs[number], process, Path(logs) / str(number))
                         update = _ended(result)

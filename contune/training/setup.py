@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +70,7 @@ class Setup:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
         augment = self.config.augment
         policies = policies or augment.per_view or [augment.policy] * augment.views
-        look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+        look: Any = {"image_size": self.spec.image_size, "channels": self.spec.channels}
         if self.own.transform is not None:
             same = OwnTransform(function=self.own.transform, **look)
             return Augmenter([same] * len(policies), self.spec.mean, self.spec.std)
@@ -109,14 +110,13 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
     if spec is None:
-        encoder = {"encoder": config.model.encoder, "stem": config.model.stem, "norm": config.model.norm}
-        look = {
-            "image_size": dataset.image_size,
-            "channels": dataset.channels,
-            "mean": dataset.mean,
-            "std": dataset.std,
-        }
-        seen = EncoderSpec(**encoder, **look) if weights is None else weights.spec
+        model = config.model
+        seen = EncoderSpec(
+            encoder=model.encoder, stem=model.stem, norm=model.norm, image_size=dataset.image_size,
+            channels=dataset.channels, mean=dataset.mean, std=dataset.std,
+        )  # fmt: skip
+        if weights is not None:
+            seen = weights.spec
         channels = config.data.channels or dataset.channels
         # Gray and color images become what the weights have seen, unless data.channels says otherwise.
         if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
