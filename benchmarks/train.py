@@ -191,7 +191,7 @@ def contestants(
         metrics = trainer.take_step(*next(turns))
         trainer.watch.add(trainer.step, metrics)
         if trainer.step % trainer.log_every == 0:
-            trainer.watch.ask(trainer.step, 0.0, trainer.lr, *trainer.measured)
+            trainer.watch.ask(trainer.step, {"epoch": 0.0, "lr": trainer.lr}, *trainer.measured)
 
     field.append(Contestant(name=f"training, {engines[-1]}, logged", call=logged))
     setup, captures = trainer.setup, can_capture(device)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contune.errors import UserError, check_known
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
-from contune.settings import Description, assign, check, describe, one_of, ranged, split_assignment
+from contune.settings import assign, check, describe, one_of, ranged, split_assignment
 
 if TYPE_CHECKING:
     from contune.methods.base import Method
@@ -264,8 +264,7 @@ class Config:
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
-                f"augment.per_view names {num_policies} policies for augment.views={self.augment.views}; "
-                "give one for each view"
+                f"augment.per_view has {num_policies} policies; give one for augment.views={self.augment.views}"
             )
         return self
 
@@ -290,8 +289,6 @@ class Config:
     def load(cls, path: str | Path) -> "Config":
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as error:
-            raise UserError(f"cannot read a config at {path}: {error.strerror}") from None
         except (ValueError, AttributeError) as error:  # includes a UserError
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
@@ -317,9 +314,9 @@ class Config:
         return found
 
 
-def described(prefix: str = "") -> dict[Description, list[str]]:
+def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
     """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
-    found: dict[Description, list[str]] = {}
+    found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
         if item.name.startswith(prefix) or prefix.startswith(item.name):
             cls: Any = item.default_factory
@@ -327,4 +324,4 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
             for method in METHODS if item.name == "method" else ():
                 for setting in describe(find_method(method).Settings, item.name):
                     found.setdefault(setting, []).append(method)
-    return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
+    return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}

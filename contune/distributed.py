@@ -117,9 +117,8 @@ def partition(local: Tensor) -> Partition:
     """Collect the number of rows of every rank."""
     if not dist.is_initialized():
         return Partition((len(local),))
-    counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(world_size())]
-    dist.all_gather(counts, torch.full_like(counts[0], len(local)))
-    return Partition(tuple(torch.cat(counts).tolist()))
+    counts = gather(torch.full((1,), len(local), device=local.device))
+    return Partition(tuple(counts.tolist()))
 
 
 def total(local: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         splits = open_memory(X)
         if splits.class_names and classes is None:
             classes = np.array(splits.class_names)
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+        devices = range(torch.cuda.device_count())
         # Training seeds torch: keep the caller's random state, and let threads take turns.
         with TemporaryDirectory() as folder, self._quiet(), _FIT_LOCK, torch.random.fork_rng(devices=devices):
             config = self._config(splits.train)
@@ -140,14 +140,11 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @classmethod
     def load(cls, folder: str | Path, encoder: torch.nn.Module | None = None) -> "ContrastiveEncoder":
         """A fitted estimator from a folder that `save` wrote. If it has a module of your own, pass one as `encoder`."""
-        try:
-            values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
-            estimator = cls(**values["parameters"])
-            estimator.config_, estimator.history_ = values["config"], values["history"]
-            if values["classes"] is not None:
-                estimator.classes_ = np.array(values["classes"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder} is not a folder that ContrastiveEncoder.save wrote: {error}") from None
+        values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
+        estimator = cls(**values["parameters"])
+        estimator.config_, estimator.history_ = values["config"], values["history"]
+        if values["classes"] is not None:
+            estimator.classes_ = np.array(values["classes"])
         estimator.encoder_ = load_encoder(folder, encoder)
         estimator.encoder = encoder or estimator.encoder
         return estimator

@@ -63,7 +63,10 @@ class RunFolder:
         """The content of result.json; None if the run has not finished."""
         if not self.result_file.exists():
             return None
-        values: dict[str, Any] = json.loads(self.result_file.read_text(encoding="utf-8"))
+        try:
+            values: dict[str, Any] = json.loads(self.result_file.read_text(encoding="utf-8"))
+        except ValueError:
+            raise UserError(f"{self.result_file} is damaged; remove it and train or evaluate again") from None
         return values
 
     def write_result(self, result: dict[str, Any]) -> None:

@@ -215,7 +215,7 @@ def settings(
 
     found = described(prefix)
     if not found:
-        raise unknown("setting", prefix, {setting.key for setting in described()})
-    for setting, methods in found.items():
+        raise unknown("setting", prefix, {key for key, *_ in described()})
+    for (key, kind, default, text), methods in found.items():
         of_methods = f", for {', '.join(methods)}" if methods else ""
-        say(f"{setting.key}={setting.default}  ({setting.kind}{of_methods})\n    {' '.join(setting.text.split())}")
+        say(f"{key}={default}  ({kind}{of_methods})\n    {' '.join(text.split())}")

@@ -6,7 +6,7 @@ The compiler, or for ResNets custom kernels, solves the second by fusing them.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.errors import UserError
+from contune.eval.probes import Step as Step
 
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
@@ -28,8 +29,6 @@ CHECKED = "checked"
 TAKEN = "taken"
 """Among the outputs of an undoable step: 1 if it was taken, 0 if it was undone. The other outputs are then 0 too."""
 
-Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
-"""From raw images and labels to the scalars worth a curve."""
 Part = nn.Module | torch.optim.Optimizer
 """Something that a step changes."""
 

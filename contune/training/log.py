@@ -20,7 +20,7 @@ import contune
 from contune import distributed
 from contune.console import say
 from contune.errors import UserError
-from contune.files import atomic_file, sync, unwritable, write_atomic
+from contune.files import atomic_file, sync, write_atomic
 
 METRICS = "metrics.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
@@ -60,12 +60,9 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self.step = step
         if distributed.is_main():
-            try:
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"step": step, **values}) + "\n")
-                self.tell_loggers(values)
-            except OSError as error:
-                raise unwritable(self.path, error) from error
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **values}) + "\n")
+            self.tell_loggers(values)
 
     def tell_loggers(self, values: Mapping[str, float]) -> None:
         """Only the loggers: accuracies, for example, because metrics.jsonl is about training."""
@@ -192,9 +189,9 @@ def git_revision() -> str | None:
     """
     if revision := os.environ.get("CONTUNE_REVISION"):
         return revision
-    git = ["git", "-C", str(Path(contune.__file__).parent)]
     # Without the first command the revision could be that of another project, which has contune in its .venv.
     commands = (["ls-files", "--error-unmatch", "__init__.py"], ["describe", "--always", "--dirty=+", "--abbrev=12"])
+    git = ["git", "-C", str(Path(contune.__file__).parent)]
     try:
         for command in commands:
             done = subprocess.run([*git, *command], capture_output=True, text=True, timeout=10, check=True)

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -29,8 +28,8 @@ from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 
 MOST_ON_A_GPU = 4
 SECONDS_TO_STOP = 20.0
-USER_ERROR_CODE = 2
 """To finish a step and save; a cluster that has sent SIGTERM usually waits 30 before it kills."""
+USER_ERROR_CODE = 2
 
 
 class Job(NamedTuple):
@@ -74,13 +73,13 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
                         reports, process = _start(jobs[number], num_runs, Path(logs) / str(number))
                         running[reports] = number, process
                     show(number, ProgressUpdate("starting", 0, 1, ""))
-                for reports in wait(list(running)):
-                    assert isinstance(reports, Connection)
-                    number, process = running[reports]
+                for ready in wait(list(running)):
+                    assert isinstance(ready, Connection)
+                    number, process = running[ready]
                     try:
-                        update = reports.recv()
+                        update = ready.recv()
                     except (EOFError, ConnectionResetError):  # it has ended
-                        del running[reports]
+                        del running[ready]
                         process.join()
                         result = results[number] = _result(jobs[number], process, Path(logs) / str(number))
                         update = _ended(result)
@@ -164,12 +163,12 @@ def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     torch.set_num_threads(threads_of_each(num_runs))
-    config, folder = deepcopy(job.config), RunFolder(job.folder)
-    if config.data.workers is None:
-        config.data.workers = max(1, default_workers() // num_runs)
+    folder = RunFolder(job.folder)
+    if job.config.data.workers is None:
+        job.config.data.workers = max(1, default_workers() // num_runs)
     try:
         with redirected(reports.send):
-            result = job.work(config, folder)
+            result = job.work(job.config, folder)
     except UserError as error:
         print(" ".join(str(error).split()))
         sys.exit(USER_ERROR_CODE)

@@ -129,18 +129,10 @@ class Watch:
         if self.line is not None and self.line["arrival"].query():
             self.catch_up()
 
-    def ask(
-        self,
-        step: int,
-        epoch: float,
-        lr: float,
-        features_ND: Tensor,
-        state: Mapping[str, Tensor],
-        known: Mapping[str, float] | None = None,
-    ) -> None:
+    def ask(self, step: int, known: Mapping[str, float], features_ND: Tensor, state: Mapping[str, Tensor]) -> None:
         """Ask for the means since the last call, over all processes, and for measures of this step's output.
 
-        `known` numbers join them. The previous line is shown now at the latest.
+        `known` numbers join them: the epoch, lr, and others. The previous line is shown now at the latest.
         """
         self.catch_up()
         now = spread(features_ND, self.num_views)
@@ -151,7 +143,7 @@ class Watch:
         numbers, arrival = to_host(torch.cat([distributed.mean(scalars), *self.unchecked.values()]))
         self.line = {
             "step": step,
-            "known": {"epoch": epoch, "lr": lr, **(known or {})},
+            "known": known,
             "sums": list(self.sums),
             "num_steps": self.num_steps,
             "now": list(now),
@@ -186,11 +178,8 @@ class Watch:
             means["skipped_steps"] = self.num_skipped
         if means.get("effective_rank", math.inf) < COLLAPSED_RANK and not self.has_collapsed:
             self.has_collapsed = True  # said once
-            say(
-                f"by step {step} the features have collapsed: their effective rank is {means['effective_rank']:.2f}, "
-                "so all images look alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen "
-                "optim.warmup_epochs, or use a larger optim.batch_images"
-            )
+            fix = "lower optim.lr, lengthen optim.warmup_epochs, or use a larger optim.batch_images"
+            say(f"by step {step} the features have collapsed: all images look alike to the encoder. Stop and {fix}")
         if "val_top1" in known:
             self.accuracy = f"  validation {100 * known['val_top1']:.1f} %"
         self.log.write(step, {**known, **means, "views_per_second": rate})

@@ -41,23 +41,19 @@ SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
 CONTRASTIVE, STUCK = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "simclr"), 0.98
 """Methods whose loss begins at that of random embeddings. They learned nothing if it keeps this share of it."""
-CIRCUMSTANCES = ("step", "epoch", "lr", "views_per_second")
-"""What a line of metrics.jsonl has besides measurements."""
-SPLITTING = ("data.val_fraction", "data.test_fraction", "data.unseen_classes")
-WriteReport = Callable[..., None]
-"""Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
 
 def train(
     config: Config,
     folder: str | Path | RunFolder,
     *,
-    write_report: WriteReport | None = None,
+    write_report: Callable[..., None] | None = None,
     own: Own | None = None,
     extends: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Train, evaluate and report into `folder`, resuming what an earlier call has begun. Returns its result.json.
 
+    write_report: called with a path and what `contune.report` draws from; the core does not know how to draw.
     own: data, an encoder or a transform of yours, in place of what the config names.
     extends: a run to train further, in its own folder or from a copy of its checkpoint in `folder`.
     Of several processes only the first returns a result, the others {}.
@@ -138,7 +134,8 @@ def train(
         rate = trainer.step * trainer.views_per_step / (trainer.seconds or 1.0)
         result = build_result(setup, found, seconds=trainer.seconds, views_per_second=rate)
         last = metrics[-1] if metrics else {}
-        result["last_logged"] = {name: last[name] for name in last if name not in CIRCUMSTANCES}
+        others = ("step", "epoch", "lr", "views_per_second")
+        result["last_logged"] = {name: last[name] for name in last if name not in others}
         result["curves"] = downsampled(metrics)
         result["warnings"] = learned_nothing(result, metrics)
         if val_loader is not None:
@@ -177,9 +174,7 @@ def check_folder(config: Config, folder: RunFolder, extends: RunFolder | None) -
     if different:
         raise UserError(f"a run continues with its own {', '.join(sorted(different))}; change only optim.epochs")
     if config.optim.epochs < before.optim.epochs:
-        raise UserError(
-            f"{extends.path} has {before.optim.epochs} epochs; set optim.epochs to the new total, not fewer"
-        )
+        raise UserError(f"{extends.path} has {before.optim.epochs} epochs; set optim.epochs to the new total")
     if not (extends.path / CHECKPOINT).exists():
         raise UserError(f"{extends.path} has no {CHECKPOINT} to continue from; train it first")
 
@@ -237,21 +232,21 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
 
 def describe(setup: Setup, method: Method, engine: str) -> str:
     """Two lines on what is about to happen."""
-    config, dataset, spec = setup.config, setup.dataset, setup.spec
-    test = setup.eval_set()
+    config, dataset, spec, test = setup.config, setup.dataset, setup.spec, setup.eval_set()
     classes = plural(setup.num_classes, "class", "es") if setup.num_classes else "no labels"
     if dataset.unseen is not None:
         classes += f"; {plural(len(dataset.unseen), 'image')} of other classes for retrieval"
-    skipped = f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})" if dataset.skipped else ""
+    if dataset.skipped:
+        classes += f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})"
+    source = config.model.weights or config.model.encoder
+    weights = "random weights" if setup.weights is None else f"weights of {source}"
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
-    start = "random weights" if setup.weights is None else f"weights of {config.model.weights or config.model.encoder}"
     return (
         f"{dataset.name}: {len(dataset.train):,} training and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
-        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}{skipped}\n"
-        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
-        f"{start}), "
+        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}\n"
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, {weights}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
         f"{plural(batch * views, 'embedding')} a batch, on {hardware_name(setup.device)}, {engine}"
     )
@@ -265,7 +260,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     for key in sorted(different):
         if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
-        if key in SPLITTING and not {"data.name", "data.path"} & different:
+        if key.endswith(("_fraction", "unseen_classes")) and not {"data.name", "data.path"} & different:
             raise UserError(f"another {key} would evaluate on training images; leave it as it was")
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)

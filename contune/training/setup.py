@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +70,7 @@ class Setup:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
         augment = self.config.augment
         policies = policies or augment.per_view or [augment.policy] * augment.views
-        look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+        look: Any = {"image_size": self.spec.image_size, "channels": self.spec.channels}
         if self.own.transform is not None:
             same = OwnTransform(function=self.own.transform, **look)
             return Augmenter([same] * len(policies), self.spec.mean, self.spec.std)
@@ -109,14 +110,13 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
     if spec is None:
-        encoder = {"encoder": config.model.encoder, "stem": config.model.stem, "norm": config.model.norm}
-        look = {
-            "image_size": dataset.image_size,
-            "channels": dataset.channels,
-            "mean": dataset.mean,
-            "std": dataset.std,
-        }
-        seen = EncoderSpec(**encoder, **look) if weights is None else weights.spec
+        model = config.model
+        seen = EncoderSpec(
+            encoder=model.encoder, stem=model.stem, norm=model.norm, image_size=dataset.image_size,
+            channels=dataset.channels, mean=dataset.mean, std=dataset.std,
+        )  # fmt: skip
+        if weights is not None:
+            seen = weights.spec
         channels = config.data.channels or dataset.channels
         # Gray and color images become what the weights have seen, unless data.channels says otherwise.
         if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
@@ -148,10 +148,7 @@ def open_dataset(data: DataConfig, splits: Splits | None = None) -> Dataset:
     """The data that a config names; `splits` instead if they are in memory."""
     own_images = data.name == "images" and splits is None
     if data.name == MEMORY and splits is None:
-        raise UserError(
-            "this run was trained on images in memory, which contune cannot load again; train it further in Python, or "
-            "name images with data.name=images data.path=FOLDER"
-        )
+        raise UserError("the images of this run were in memory; name others with data.name=images data.path=FOLDER")
     if own_images and data.path is None:
         raise UserError("data.name=images needs data.path: a folder of images, a CSV or a parquet file")
     if data.name == "digits" and data.path is not None:
@@ -179,10 +176,8 @@ def build_method(setup: Setup) -> Method:
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
-        raise UserError(
-            f"method {name} learns from labels and {dataset.name} has none; name a column of CSV or parquet with "
-            "data.label_column=NAME, or train without labels by the recipe images-ssl or method.name=simclr"
-        )
+        fix = "name a column with data.label_column, or use the recipe images-ssl or method.name=simclr"
+        raise UserError(f"method {name} learns from labels and {dataset.name} has none; {fix}")
     multilabel = labels is not None and labels.dim() == 2
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
@@ -192,17 +187,13 @@ def build_method(setup: Setup) -> Method:
         try:
             encoder.load_state_dict(adapt_channels(setup.weights.backbone.state_dict(), encoder, setup.spec.channels))
         except RuntimeError as error:
-            raise UserError(
-                f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"
-            ) from None
+            reason = str(error).splitlines()[-1].strip()
+            raise UserError(f"the weights do not fit {setup.spec.encoder}: {reason}") from None
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     if config.optim.balance == "weights":
         if labels is None or multilabel or not settings.needs_labels:
-            raise UserError(
-                f"optim.balance=weights needs one label per image and a method that learns from it, not {name}; "
-                "use optim.balance=none"
-            )
+            raise UserError(f"optim.balance=weights needs one label per image and a method that uses it, not {name}")
         method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form

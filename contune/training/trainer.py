@@ -111,7 +111,7 @@ class Trainer:
                 logs = self.step % self.log_every == 0 or self.step == self.num_steps or validates
                 if logs:
                     validated = self._validate() if validates else {}
-                    self.watch.ask(self.step, epoch, self.lr, *self.measured, validated)
+                    self.watch.ask(self.step, {"epoch": epoch, "lr": self.lr, **validated}, *self.measured)
                 if 0 < self.optim.patience <= self.best["num_worse"]:
                     say(f"stopped at epoch {epoch:g}: validation was best at epoch {self.best['epoch']}")
                     break

@@ -51,14 +51,14 @@ def test_a_line_has_means_since_the_last_one(
     watch = watch_of(log)
     for step, (loss, top1) in enumerate(((1.0, 0.0), (2.0, 1.0), (6.0, 0.5))):
         watch.add(step, {"loss": torch.tensor(loss, requires_grad=True), "top1": torch.tensor(top1)})
-    watch.ask(3, 0.5, 0.1, *OUTPUT)
+    watch.ask(3, {"epoch": 0.5, "lr": 0.1}, *OUTPUT)
     assert len(read_metrics(tmp_path)) == (0 if late else 1)
     watch.add(4, {"loss": torch.tensor(5.0, dtype=torch.bfloat16)})
     watch.settle()
     resumed = watch_of(log)
     resumed.sums, resumed.num_steps = watch.sums, watch.num_steps
     resumed.add(5, {"loss": torch.tensor(7.0)})
-    resumed.ask(5, 1.0, 0.1, *OUTPUT)
+    resumed.ask(5, {"epoch": 1.0, "lr": 0.1}, *OUTPUT)
     resumed.settle()
     first, second = read_metrics(tmp_path)
     assert {name: first[name] for name in ("step", "epoch", "lr", "loss", "top1", "now")} == {
@@ -106,7 +106,7 @@ def test_a_collapse_is_reported_once(
     watch = watch_of(log)
     for step in (10, 11):
         watch.add(step, {"loss": torch.tensor(1.0), "effective_rank": torch.tensor(rank)})
-        watch.ask(step, 1.0, 0.1, *OUTPUT)
+        watch.ask(step, {"epoch": 1.0, "lr": 0.1}, *OUTPUT)
     assert capsys.readouterr().out.count("collapsed") == is_said
 
 
@@ -176,7 +176,7 @@ def test_who_logs_which_responses(name: str, settings: dict[str, Any], logged: s
     with MetricsLog(tmp_path, resume_step=0) as log:
         watch.begin(log, lambda done, text: None)
         watch.add(1, {"loss": output.loss})
-        watch.ask(1, 1.0, 0.1, output.features_ND, output.state)
+        watch.ask(1, {"epoch": 1.0, "lr": 0.1}, output.features_ND, output.state)
     (found,) = read_metrics(tmp_path)
     assert found.keys() & LOGGED == logged
     assert all(found[key] > 0 for key in OWN & logged)
