@@ -49,9 +49,7 @@ Parallel = Annotated[
     int | None, Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
 ]
 
-DEFAULT_RECIPE = "digits"
 MAX_SEEDS = 1000
-SECONDS_FOR_RANK_0 = 3.0
 
 
 def main() -> None:
@@ -68,7 +66,7 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
-            time.sleep(SECONDS_FOR_RANK_0)
+            time.sleep(3)
         _complain(f"{who}{error}")
         sys.exit(2)
     except Stopped:
@@ -114,7 +112,7 @@ def parse_choice(arguments: list[str] | None) -> tuple[str, list[str], Config, s
     from contune.recipes import configure
 
     words = arguments or []
-    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else ("digits", words)
     return recipe, overrides, *configure(recipe, overrides)
 
 

@@ -67,7 +67,7 @@ class SwAV(Method):
         projected_ND = self.projector(features_ND)
         # In float32 also under autocast, because temperatures are low.
         with torch.autocast(features_ND.device.type, enabled=False):
-            c_KD = self.prototypes.directions_KD
+            c_KD = F.normalize(self.prototypes.weight, dim=1)
             z_ND = F.normalize(projected_ND.to(c_KD.dtype), dim=1)
             scores_VBK = (z_ND @ c_KD.T).unflatten(0, (len(views), -1))
             z_TBD = z_ND.detach().unflatten(0, (len(views), -1))[: self.settings.global_views]
@@ -88,9 +88,10 @@ class SwAV(Method):
         weights = [torch.ones_like(parts[0][..., 0])]
         if len(self.queues):
             # The queue always takes part, with weight 0 before its epoch, so that every step runs the same operations.
-            is_full_T = torch.stack([queue.is_full for queue in self.queues])
+            size = self.settings.queue_size
+            is_full_T = torch.stack([queue.num_seen for queue in self.queues]) == size
             in_use_T1 = ((self.epoch >= self.settings.queue_epoch) & is_full_T).unsqueeze(1)
-            weights.append(in_use_T1.expand(-1, self.settings.queue_size))
+            weights.append(in_use_T1.expand(-1, size))
             parts.append(torch.stack([queue.values_KD for queue in self.queues]))
         num = z_TBD.shape[1]
         start = distributed.rank() * num

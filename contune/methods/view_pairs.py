@@ -47,15 +47,10 @@ class ViewPairMethod(Method):
         return Output(loss=torch.stack(losses).mean(), features_ND=features_ND.detach())
 
 
-def standardized(z_BD: Tensor) -> Tensor:
-    """Every dimension with mean 0 and variance 1 over the batch. A constant dimension becomes 0."""
-    return F.batch_norm(z_BD, None, None, training=True)
-
-
-def standardized_views(z1_BD: Tensor, z2_BD: Tensor) -> Tensor:
-    """Both views, each standardized by itself: (2, B, D)."""
-    z_B2D: Tensor = standardized(torch.cat([z1_BD, z2_BD], dim=1)).unflatten(1, (2, -1))
-    return z_B2D.transpose(0, 1)
+def standardized_views(*views: Tensor) -> Tensor:
+    """(V, B, D): every dimension of every view has mean 0 and variance 1 over the batch. A constant one becomes 0."""
+    z_BD = F.batch_norm(torch.cat(views, dim=1), None, None, training=True)
+    return z_BD.unflatten(1, (len(views), -1)).transpose(0, 1)  # type: ignore[no-any-return]
 
 
 def has_many_dimensions(num: int, dim: int) -> bool:

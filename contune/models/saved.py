@@ -37,8 +37,6 @@ from contune.settings import annotations_of, check, one_of, parse, ranged
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
 TIMM_FILE = "model.safetensors"
 """The encoder file of an export for timm."""
-LARGEST_IMAGE = 8192
-"""Pixels per side. A file that claims more is damaged."""
 DIGEST = "sha256"
 _DAMAGED = (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError)
 
@@ -50,7 +48,7 @@ class EncoderSpec:
     encoder: str
     stem: str
     norm: str
-    image_size: int = field(metadata={"low": 1, "high": LARGEST_IMAGE})
+    image_size: int = field(metadata={"low": 1, "high": 8192})
     channels: int = field(metadata={"low": 1, "high": MOST_CHANNELS})
     mean: tuple[float, ...]
     std: tuple[float, ...]

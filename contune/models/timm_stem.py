@@ -25,8 +25,6 @@ STEM_CHANNELS = 8
 """Eight copies of each channel fit into K."""
 READS, TAKES = (0, 2), (0, 0, 1)
 """Where `here` and `next` read, relative to the middle of the 7×7 kernel; which one each tap of the 3×3 takes."""
-EPS = 1e-5
-"""Epsilon of timm's batch-norm."""
 
 
 def stem_for_timm(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -40,12 +38,12 @@ def stem_for_timm(weights: dict[str, Tensor]) -> dict[str, Tensor]:
             if (TAKES[y], TAKES[x]) == (down, right):
                 convolve_KK33[:, k, y, x] = sign * ours_KC33[:, c, y, x]
     our_norm = {name.replace("bn1.", "maxpool.1."): weights[name] for name in weights if name.startswith("bn1.")}
-    # A batch-norm that changes nothing: its variance and epsilon add up to 1.
+    # A batch-norm that changes nothing: its variance and timm's epsilon add up to 1.
     identity = {
         "bn1.weight": torch.ones(K),
         "bn1.bias": torch.zeros(K),
         "bn1.running_mean": torch.zeros(K),
-        "bn1.running_var": torch.full((K,), 1 - EPS),
+        "bn1.running_var": torch.full((K,), 1 - 1e-5),
     }
     return {**weights, "conv1.weight": copy_KC77, "maxpool.0.weight": convolve_KK33, **our_norm, **identity}
 
