@@ -220,19 +220,14 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
 
 def _activation_bytes(setup: Setup, method: Method) -> int:
     """Outputs of all layers for one image: what the backward pass keeps."""
-    total, spec = 0, setup.spec
-
-    def count(module: nn.Module, inputs: object, output: object) -> None:
-        nonlocal total
-        if isinstance(output, Tensor):
-            total += output.numel() * output.element_size()
-
-    hooks = [m.register_forward_hook(count) for m in method.encoder.modules() if not list(m.children())]
+    sizes: list[int] = []
+    spec, layers = setup.spec, [module for module in method.encoder.modules() if not list(module.children())]
+    hooks = [layer.register_forward_hook(lambda layer, x, y: sizes.append(y.nbytes)) for layer in layers]
     with torch.no_grad(), setup.autocast():
         method.encoder.eval()(torch.zeros(1, spec.channels, spec.image_size, spec.image_size, device=setup.device))
     for hook in hooks:
         hook.remove()
-    return total
+    return sum(sizes)
 
 
 def _seconds_per_view(setup: Setup, encoder: nn.Module, num: int) -> float:

@@ -55,7 +55,7 @@ image = image.crop((left, top, left + side, top + side))
 {square}"""
     to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
     if enlarged > 1:
-        to_tensor += f".repeat_interleave({enlarged}, 2).repeat_interleave({enlarged}, 3)"
+        to_tensor += f".repeat_interleave({enlarged}, 2).repeat_interleave({enlarged}, 3)  # for timm's stem"
     return f"""\
 {open_photo(spec.channels)}
 {square}

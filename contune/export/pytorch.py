@@ -34,8 +34,6 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         # Only what timm needs: nothing about weights it may have under this name itself, nor about their license.
         model.pretrained_cfg = {
             "architecture": architecture,
-            "tag": "contune",
-            "custom_load": False,
             "input_size": (spec.channels, side, side),
             "fixed_input_size": "img_size" in model_args,
             "interpolation": "nearest" if small_stem else "bilinear",
@@ -66,12 +64,6 @@ model = timm.create_model("local-dir:.", pretrained=True).eval()  # a path inste
 `timm.create_model("local-dir:.", pretrained=True, num_classes=10)` adds a new classifier to train. contune loads the
 encoder with `contune.load_encoder(".")`, or from the hub with `contune.load_encoder("hf:OWNER/NAME")`. For a square
 photo, `timm.data.create_transform(**timm.data.resolve_model_data_config(model))` does the rest of the preparation.
-"""
-    if enlarged > 1:
-        usage += f"""
-timm has no stem for small images. These weights express it with `replace_stem_pool`, for images of {spec.image_size}
-pixels that are enlarged to {spec.image_size * enlarged}. The features are the run's. Fine-tuning starts from them, with
-more weights in the stem.
 """
 
     def outputs(images_NCHW: Tensor) -> list[Tensor]:

@@ -39,12 +39,8 @@ def stem_for_timm(weights: dict[str, Tensor]) -> dict[str, Tensor]:
                 convolve_KK33[:, k, y, x] = sign * ours_KC33[:, c, y, x]
     our_norm = {name.replace("bn1.", "maxpool.1."): weights[name] for name in weights if name.startswith("bn1.")}
     # A batch-norm that changes nothing: its variance and timm's epsilon add up to 1.
-    identity = {
-        "bn1.weight": torch.ones(K),
-        "bn1.bias": torch.zeros(K),
-        "bn1.running_mean": torch.zeros(K),
-        "bn1.running_var": torch.full((K,), 1 - 1e-5),
-    }
+    one_K, zero_K = torch.ones(K), torch.zeros(K)
+    identity = {"bn1.weight": one_K, "bn1.bias": zero_K, "bn1.running_mean": zero_K, "bn1.running_var": one_K - 1e-5}
     return {**weights, "conv1.weight": copy_KC77, "maxpool.0.weight": convolve_KK33, **our_norm, **identity}
 
 
