@@ -51,7 +51,6 @@ def examine(config: Config) -> Iterator[Finding]:
         setup = open_setup(config)
         yield from about_data(setup)
         yield from about_batch(setup)
-        yield from about_positives(config, setup.dataset.train.labels)
         yield from about_k1(setup)
         setup.augmenter()  # raises if a policy is wrong
         yield from about_network(setup, build_method(setup))
@@ -81,7 +80,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
-    """What a batch contains, and whether the learning rate suits its size."""
+    """What a batch contains, whether the rate suits its size, and the loss of an untrained network: ln N of N terms."""
     config, labels_N = setup.config, setup.dataset.train.labels
     training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
@@ -98,10 +97,6 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
         is_near = expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR
         finding, words = (fine, "near") if is_near else (advice, "far from")
         yield finding(f"optim.lr={config.optim.lr:g} is {words} {expected_lr:.2g}, the paper's 0.2 per 256 embeddings")
-
-
-def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
-    """How many positives an anchor meets in a batch, and the loss of an untrained network: ln N for N equal terms."""
     if config.method.name == "cross-entropy":
         return
     expected, by_label = expected_positives(config, labels_N), config.method.settings.needs_labels
@@ -121,7 +116,7 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
-    elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
+    elif (expected + 1) / views - 1 < FEW_IMAGES:
         fix = "raise optim.batch_images or set optim.balance=sampler"
         yield advice(f"{text}; few anchors meet another of their class: {fix}")
     else:
