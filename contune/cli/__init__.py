@@ -8,14 +8,13 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option, Typer
 
 from contune.config import Config
-from contune.console import printable
+from contune.console import emit, printable
 from contune.errors import UserError
 from contune.settings import parse
 from contune.training.signals import RESUME_CODE, Stopped
@@ -62,13 +61,6 @@ def main() -> None:
         rank = parse(os.environ.get("RANK", "0"), int, "RANK")
         who = f"process {rank}: " if rank else ""
         app([word for word in sys.argv[1:] if word != "--debug"])  # any command takes it
-    except (UserError, OSError) as error:
-        if "--debug" in sys.argv:
-            raise
-        if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
-            time.sleep(3)
-        _complain(f"{who}{error}")
-        sys.exit(2)
     except Stopped:
         if rank == 0:
             _complain("stopped by SIGTERM; repeat the command to resume")
@@ -80,6 +72,11 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
+        if isinstance(error, UserError | OSError):
+            if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
+                time.sleep(3)
+            _complain(f"{who}{error}")
+            sys.exit(2)
         with tempfile.NamedTemporaryFile("wb", prefix="contune-", suffix=".txt", delete=False) as file:
             file.write(f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}".encode(errors="backslashreplace"))
         _complain(f"{who}unexpected {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}")
@@ -88,8 +85,7 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    with suppress(OSError):  # nobody reads it
-        print(f"contune: {printable(text)}", file=sys.stderr)
+    emit(f"contune: {printable(text)}", sys.stderr)
 
 
 @app.callback(invoke_without_command=True)
