@@ -190,7 +190,7 @@ def contestants(
         metrics = trainer.take_step(*next(turns))
         trainer.watch.add(trainer.step, metrics)
         if trainer.step % trainer.log_every == 0:
-            trainer.watch.ask(trainer.step, 0.0, trainer.lr, *trainer.measured)
+            trainer.watch.ask(trainer.step, {"epoch": 0.0, "lr": trainer.lr}, *trainer.measured)
 
     field.append(Contestant(name=f"training, {engines[-1]}, logged", call=logged))
     setup, captures = trainer.setup, can_capture(device)
@@ -216,7 +216,7 @@ def main() -> None:
         torch.compiler.reset()
         with (
             tempfile.TemporaryDirectory() as folder,
-            MetricsLog(Path(folder), resume_step=0, log_every=1, loggers=["tensorboard"]) as log,
+            MetricsLog(Path(folder), resume_step=0, loggers=["tensorboard"]) as log,
         ):
             field = contestants(encoder, num_views, engines, device, log)
             race(field, device, arguments.seconds)

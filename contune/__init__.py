@@ -15,20 +15,7 @@ if TYPE_CHECKING:
     from contune.embedding import search as search
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.eval.retrieval import retrieval as retrieval
-    from contune.losses import DCLLoss as DCLLoss
-    from contune.losses import EpsSupInfoNCELoss as EpsSupInfoNCELoss
-    from contune.losses import NTXentLoss as NTXentLoss
-    from contune.losses import SINCERELoss as SINCERELoss
-    from contune.losses import SupConLoss as SupConLoss
-    from contune.losses import TCLLoss as TCLLoss
-    from contune.losses import dcl_loss as dcl_loss
-    from contune.losses import eps_supinfonce_loss as eps_supinfonce_loss
-    from contune.losses import npair_loss as npair_loss
-    from contune.losses import ntxent_loss as ntxent_loss
-    from contune.losses import sincere_loss as sincere_loss
-    from contune.losses import supcon_loss as supcon_loss
-    from contune.losses import tcl_loss as tcl_loss
-    from contune.losses import triplet_loss as triplet_loss
+    from contune.losses import *  # noqa: F403  # all of its names
     from contune.methods.base import encode_in_chunks as encode_in_chunks
     from contune.models import load_encoder as load_encoder
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from contune.config import Config
 from contune.data import DATASETS
 from contune.data.augment import Transform, transform_name
 from contune.data.memory import MEMORY, digest_of, open_memory
@@ -52,7 +51,9 @@ def train(
     """
     recipe = recipe or ("digits" if data is None or (isinstance(data, str) and data == "digits") else "images")
     base = find_recipe(recipe)()
-    overrides = base.full_keys(settings)
+    module = encoder if isinstance(encoder, nn.Module) else None
+    # Python of others may not be compiled or captured.
+    overrides = settings if module is None and transform is None else {"run.engine": "eager", **settings}
     splits = None
     if isinstance(data, str | Path):
         is_name = data in DATASETS
@@ -62,22 +63,16 @@ def train(
             # The root of a dataset that has one, else your images.
             overrides |= {"data.path": data} | ({"data.name": "images"} if base.data.name == "digits" else {})
     elif data is not None:
-        splits = open_memory(data, overrides.get("data.label_column"))
+        splits = open_memory(data, settings.get("data.label_column", settings.get("label_column")))
         overrides |= {"data.name": MEMORY, "data.path": digest_of(splits)}
-    module = encoder if isinstance(encoder, nn.Module) else None
     if encoder is not None:
         overrides["model.encoder"] = encoder if isinstance(encoder, str) else own_name(encoder)
     if transform is not None:
         overrides |= {"augment.policy": transform_name(transform), "augment.per_view": ()}
-    if module is not None or transform is not None:
-        overrides.setdefault("run.engine", "eager")  # Python of others may not be compiled or captured
     config, name = configure(recipe, overrides)
     own = Own(data=splits, encoder=module, transform=transform)
-    return _start(config, RunFolder(out or Path("runs") / name), own)
-
-
-def _start(config: Config, folder: RunFolder, own: Own, extends: RunFolder | None = None) -> "Run":
-    return Run(folder.path, train_and_report(config, folder, own=own, extends=extends), own)
+    folder = RunFolder(out or Path("runs") / name)
+    return Run(folder.path, train_and_report(config, folder, own=own), own)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -126,10 +121,9 @@ class Run:
 
         The learning rate follows the schedule of the new total from here on, so it usually jumps up first.
         """
-        folder = RunFolder(self.folder)
-        config = folder.config()
-        config.override(config.full_keys(settings))
-        return _start(config, RunFolder(out or self.folder), self.own, folder)
+        before, folder = RunFolder(self.folder), RunFolder(out or self.folder)
+        config = before.config().override(settings)
+        return Run(folder.path, train_and_report(config, folder, own=self.own, extends=before), self.own)
 
     def __repr__(self) -> str:
         words = (("linear probe", "linear_top1"), ("kNN", "knn_top1"), ("classifier", "classifier_top1"))

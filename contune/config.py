@@ -2,17 +2,15 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contune import methods
-from contune.errors import UserError, check_known, unknown
+from contune.errors import UserError, check_known
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
-from contune.settings import Description, assign, check, describe, one_of, ranged, split_assignment
+from contune.settings import assign, check, describe, one_of, ranged, split_assignment
 
 if TYPE_CHECKING:
     from contune.methods.base import Method
@@ -22,7 +20,6 @@ NORMS = ("batch", "group")
 MOST_CHANNELS = 64
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 LOGGERS = ("tensorboard", "trackio", "wandb")
-RENAMED = {"data.sampler": "optim.balance", "run.tensorboard": "run.loggers"}
 
 
 @dataclass(kw_only=True)
@@ -231,41 +228,31 @@ class Config:
     run: RunConfig = field(default_factory=RunConfig)
 
     def override(self, assignments: str | Iterable[str] | Mapping[str, Any]) -> "Config":
-        """Apply KEY=VALUE texts, or values by their keys, in place. Then check all settings."""
+        """Apply KEY=VALUE texts, or values by their keys, in place. Then check all settings.
+
+        The last part of a key is enough where only one setting has it: `epochs`, `lr`, `seed`. A section stands for its
+        name: `method="supcon"`, `optim="adamw"`.
+        """
         if not isinstance(assignments, Mapping):
             texts = [assignments] if isinstance(assignments, str) else assignments
             assignments = dict(map(split_assignment, texts))
         # The method comes first because it brings its own settings.
-        method = str(assignments.get("method.name", self.method.name))
+        method = str(assignments.get("method.name", assignments.get("method", self.method.name)))
         if method != self.method.name:
             self.method = MethodConfig(name=method, settings=find_method(method).Settings())
-        for key, value in assignments.items():
-            if key == "method.name":
-                continue
-            _refuse_renamed(key)
+        meanings: dict[str, list[str]] = {}
+        for key in self.flat():
+            for spelling in {key, key.removesuffix(".name"), key.partition(".")[2]}:
+                meanings.setdefault(spelling, []).append(key)
+        for spelling, value in assignments.items():
+            check_known("setting", spelling, meanings)
+            key, *others = meanings[spelling]
+            if others:
+                raise UserError(f"setting {spelling!r} is ambiguous; write {' or '.join([key, *others])}")
             section, _, name = key.partition(".")
-            if section not in vars(self):
-                raise unknown("setting", key, self.flat())
-            assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
+            if key != "method.name":
+                assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
         return self.check()
-
-    def full_keys(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings by dotted keys, of which the last part is enough where only one has it: `epochs`, `lr`, `seed`.
-
-        A section stands for its name: `method="supcon"`, `optim="adamw"`.
-        """
-        method = settings.get("method.name", settings.get("method", self.method.name))
-        known = Config().override({"method.name": method}).flat()
-        full: dict[str, Any] = {}
-        for key, value in settings.items():
-            found = [name for name in known if key in (name, name.removesuffix(".name"))]
-            found = found or [name for name in known if name.endswith(f".{key}")]
-            if len(found) > 1:
-                raise UserError(f"setting {key!r} is ambiguous; write " + " or ".join(f"**{{{k!r}: …}}" for k in found))
-            if not found and "." not in key:
-                raise unknown("setting", key, [name.partition(".")[2] for name in known])
-            full[found[0] if found else key] = value
-        return full
 
     def check(self) -> "Config":
         for section, values in vars(self).items():
@@ -277,24 +264,23 @@ class Config:
         num_policies = len(self.augment.per_view)
         if num_policies not in (0, self.augment.views):
             raise UserError(
-                f"augment.per_view names {num_policies} policies for augment.views={self.augment.views}; "
-                "give one for each view"
+                f"augment.per_view has {num_policies} policies; give one for augment.views={self.augment.views}"
             )
         return self
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         tree = asdict(self)
-        tree["method"] = {"name": self.method.name, **asdict(self.method.settings)}
+        tree["method"] |= tree["method"].pop("settings")
         return tree
 
     @classmethod
     def from_dict(cls, tree: dict[str, dict[str, Any]]) -> "Config":
-        if not isinstance(tree, dict) or not all(isinstance(values, dict) for values in tree.values()):
-            raise UserError("a config has sections of settings")
-        values = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
-        if values.get("data.sampler") == "balanced":  # of older runs, like all that is renamed
+        """Settings that it lacks have their defaults."""
+        values = {f"{section}.{name}": value for section, part in tree.items() for name, value in part.items()}
+        if values.pop("data.sampler", "") == "balanced":  # of older runs, as is run.tensorboard
             values["optim.balance"] = "sampler"
-        return cls().override({key: value for key, value in values.items() if key not in RENAMED})
+        values.pop("run.tensorboard", None)
+        return cls().override(values)
 
     def save(self, path: str | Path) -> None:
         write_atomic(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
@@ -303,9 +289,7 @@ class Config:
     def load(cls, path: str | Path) -> "Config":
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except OSError as error:
-            raise UserError(f"cannot read a config at {path}: {error.strerror}") from None
-        except ValueError as error:  # includes a UserError
+        except (ValueError, AttributeError) as error:  # includes a UserError
             raise UserError(f"{path} is not a config that contune wrote: {error}") from None
 
     def differences(self, other: "Config") -> list[str]:
@@ -315,19 +299,24 @@ class Config:
 
     def fingerprint(self, *ignored: str) -> str:
         """A hash of eight characters, over everything but machine settings and the keys in `ignored`."""
-        meaning = {key: value for key, value in self.flat(machine=False).items() if key not in ignored}
+        meaning = self.flat(machine=False)
+        for key in ignored:
+            meaning.pop(key, None)
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:8]
 
     def flat(self, *, machine: bool = True) -> dict[str, Any]:
         """All values by their dotted keys, with or without machine settings."""
-        tree = self.to_dict()
-        every = {f"{section}.{name}": value for section in tree for name, value in tree[section].items()}
-        return {key: value for key, value in every.items() if machine or key not in MACHINE_SETTINGS}
+        found: dict[str, Any] = {}
+        for section, values in self.to_dict().items():
+            for name, value in values.items():
+                if machine or f"{section}.{name}" not in MACHINE_SETTINGS:
+                    found[f"{section}.{name}"] = value
+        return found
 
 
-def described(prefix: str = "") -> dict[Description, list[str]]:
+def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
     """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
-    found: dict[Description, list[str]] = {}
+    found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
         if item.name.startswith(prefix) or prefix.startswith(item.name):
             cls: Any = item.default_factory
@@ -335,22 +324,4 @@ def described(prefix: str = "") -> dict[Description, list[str]]:
             for method in METHODS if item.name == "method" else ():
                 for setting in describe(find_method(method).Settings, item.name):
                     found.setdefault(setting, []).append(method)
-    return {setting: names for setting, names in found.items() if setting.key.startswith(prefix)}
-
-
-def _refuse_renamed(key: str) -> None:
-    if key in RENAMED:
-        raise UserError(f"{key} is now {RENAMED[key]}; `contune settings {RENAMED[key]}` describes it")
-
-
-def check_spelling(words: Iterable[str]) -> None:
-    """Find a misspelt key of KEY=VALUE texts before torch is imported, which takes seconds.
-
-    So the names of the methods' settings are read from the source. Whether the chosen method has them shows later.
-    """
-    known = [f"{section.name}.{item.name}" for section in fields(Config) for item in fields(section.default_factory)]  # type: ignore[arg-type]  # each is a dataclass
-    for path in Path(methods.__file__).parent.glob("*.py"):
-        known += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
-    for key in (split_assignment(word)[0] for word in words):
-        _refuse_renamed(key)
-        check_known("setting", key, known)
+    return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}

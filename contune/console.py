@@ -18,7 +18,6 @@ from typing import NamedTuple, TextIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 Advance = Callable[[int, str], None]
 """Call it with the amount done so far and a short text to show next to the bar."""
@@ -70,10 +69,10 @@ def say(text: str = "") -> None:
     """Print lines of plain text. Nothing in them is markup, and control characters are escaped."""
     text = "\n".join(map(printable, text.split("\n")))
     listener = _redirection.get()[1]
-    if listener is not None and _is_main():
-        listener(text)
-    else:
+    if listener is None:
         emit(text, sys.stdout)
+    elif _is_main():
+        listener(text)
 
 
 def emit(text: str, stream: TextIO | None) -> None:
@@ -101,7 +100,7 @@ def plural(num: int, noun: str, ending: str = "s") -> str:
 
 def printable(text: str) -> str:
     """Text for the terminal: line breaks, other control characters and undecodable bytes are escaped."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
@@ -110,9 +109,11 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     for column in columns:
         table.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*map(printable, row))
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(highlight=False, force_terminal=is_terminal, width=None if is_terminal else 160)
+    console = Console(
+        markup=False, emoji=False, highlight=False, force_terminal=is_terminal, width=None if is_terminal else 160
+    )
     with console.capture() as captured:
         console.print(table)
     emit("\n".join(line.rstrip() for line in captured.get().splitlines()), sys.stdout)
@@ -157,8 +158,7 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
     def update(number: int, report: ProgressUpdate) -> None:
         job, now = jobs[number], time.monotonic()
         if report.title != job.fields["title"]:  # a new stage with its own speed
-            title, unit, total, done = report.title, report.unit, report.total, report.done
-            bar.reset(job.id, total=total, completed=done, title=title, unit=unit, text="")
+            bar.reset(job.id, total=report.total, completed=report.done, title=report.title, unit=report.unit)
         bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
         if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
             shown_at[number] = now

@@ -4,7 +4,6 @@ Also the one place that imports torchvision and timm, as `from contune.device im
 """
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from contune.errors import UserError
-from contune.settings import parse
 
 if TYPE_CHECKING:
     import timm as timm
@@ -30,7 +28,7 @@ def choose_device(name: str) -> torch.device:
 
     If a machine has more processes than GPUs, several processes share a GPU.
     """
-    local_rank = parse(os.environ.get("LOCAL_RANK", "0"), int, "LOCAL_RANK")
+    local_rank = int(os.environ.get("LOCAL_RANK", 0))
     gpu_of_this_process = f"cuda:{local_rank % max(1, torch.cuda.device_count())}"
     if name == "auto":
         name = gpu_of_this_process if torch.cuda.is_available() else "cpu"
@@ -71,7 +69,7 @@ def available_cores() -> int:
 
 def core_share() -> int:
     """Cores for each of the processes that `torchrun` started on this machine."""
-    processes: int = parse(os.environ.get("LOCAL_WORLD_SIZE", "1"), int, "LOCAL_WORLD_SIZE")
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     return max(1, available_cores() // processes)
 
 
@@ -81,9 +79,7 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0]
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():  # includes the file cache, which sysconf does not count as free
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+        return int(meminfo.read_text().partition("MemAvailable:")[2].split()[0]) * 1024
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -103,12 +99,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         import_module("torchvision")
-    except RuntimeError as error:
-        if "operator torchvision::nms does not exist" not in str(error):
-            raise
-        for module in list(sys.modules):
-            if module.split(".")[0] == "torchvision":
-                del sys.modules[module]
+    except RuntimeError:
         for operator in ("nms", "qnms"):
             torch.library.define(
                 f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

@@ -22,7 +22,6 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from contune.console import plural, say
-from contune.settings import parse
 
 Picklable = TypeVar("Picklable")
 
@@ -30,7 +29,7 @@ Picklable = TypeVar("Picklable")
 @contextmanager
 def process_group(device: torch.device) -> Iterator[None]:
     """Join the other processes that `torchrun` started, and leave them at the end."""
-    if parse(os.environ.get("WORLD_SIZE", "1"), int, "WORLD_SIZE") == 1:
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield
         return
     store, own_rank, size = next(rendezvous("env://"))
@@ -52,11 +51,11 @@ def process_group(device: torch.device) -> Iterator[None]:
 
 
 def rank() -> int:
-    return dist.get_rank() if _active() else 0
+    return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    return dist.get_world_size() if _active() else 1
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def is_main() -> bool:
@@ -65,34 +64,30 @@ def is_main() -> bool:
 
 def uses_gloo() -> bool:
     """Whether processes communicate through the CPU: without a GPU, or when they share one."""
-    return _active() and dist.get_backend() == "gloo"
+    return dist.is_initialized() and dist.get_backend() == "gloo"
 
 
 def barrier() -> None:
-    if _active():
+    if dist.is_initialized():
         dist.barrier()
 
 
-def gather(local: Tensor) -> Tensor:
-    """The rows of all ranks, in rank order, with gradients for this rank's own rows. Every rank has as many rows."""
-    return _Gather.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
+def gather(local: Tensor, *, sum_gradients: bool = False) -> Tensor:
+    """The rows of all ranks, in rank order, with gradients for this rank's own rows. Every rank has as many rows.
+
+    sum_gradients: over ranks, for a loss that each rank computes for its own rows only. If every rank computes the loss
+    of the whole batch, the result is the same without this communication.
+    """
+    return _Gather.apply(local, sum_gradients) if dist.is_initialized() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 def gather_objects(local: Picklable) -> list[Picklable]:
     """One object from each rank, in rank order; for small Python values, not for tensors."""
-    if not _active():
+    if not dist.is_initialized():
         return [local]
     everyones: list[Any] = [None] * world_size()
     dist.all_gather_object(everyones, local)
     return everyones
-
-
-def gather_and_sum(local: Tensor) -> Tensor:
-    """The rows of all ranks, for a loss that each rank computes for its own rows only: gradients are summed over ranks.
-
-    If every rank computes the loss of the whole batch, `gather` gives the same result without communication.
-    """
-    return _GatherAndSum.apply(local) if _active() else local  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
 @dataclass(frozen=True)
@@ -120,16 +115,15 @@ class Partition:
 
 def partition(local: Tensor) -> Partition:
     """Collect the number of rows of every rank."""
-    if not _active():
+    if not dist.is_initialized():
         return Partition((len(local),))
-    counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(world_size())]
-    dist.all_gather(counts, torch.full_like(counts[0], len(local)))
-    return Partition(tuple(torch.cat(counts).tolist()))
+    counts = gather(torch.full((1,), len(local), device=local.device))
+    return Partition(tuple(counts.tolist()))
 
 
 def total(local: Tensor) -> Tensor:
     """The sum over ranks."""
-    if not _active():
+    if not dist.is_initialized():
         return local
     result = local.clone()
     dist.all_reduce(result)
@@ -143,7 +137,7 @@ def mean(local: Tensor) -> Tensor:
 
 def wrap(module: nn.Module, device: torch.device) -> nn.Module:
     """`module` with gradients averaged over ranks and, on GPUs, synchronized batch norm."""
-    if not _active():
+    if not dist.is_initialized():
         return module
     if device.type == "cuda":
         module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
@@ -152,24 +146,13 @@ def wrap(module: nn.Module, device: torch.device) -> nn.Module:
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
+    def forward(ctx: Any, local: Tensor, sum_gradients: bool) -> Tensor:
         parts = [torch.empty_like(local) for _ in range(world_size())]
         dist.all_gather(parts, local.contiguous())
-        ctx.num_local = local.shape[0]
+        ctx.num_local, ctx.sum_gradients = local.shape[0], sum_gradients
         return torch.cat(parts)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        start = rank() * ctx.num_local
-        return grads[0][start : start + ctx.num_local] * world_size()
-
-
-class _GatherAndSum(_Gather):
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        start = rank() * ctx.num_local
-        return total(grads[0])[start : start + ctx.num_local]
-
-
-def _active() -> bool:
-    return dist.is_available() and dist.is_initialized()
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        own = slice(rank() * ctx.num_local, (rank() + 1) * ctx.num_local)
+        return total(grads[0])[own] if ctx.sum_gradients else grads[0][own] * world_size(), None

@@ -1,7 +1,6 @@
 """`contune doctor`: check machine, data and settings before a run, and suggest changes."""
 
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,13 +10,12 @@ from torch import Tensor, nn
 
 from contune.config import Config
 from contune.console import Finding, advice, fine, note, plural, wrong
-from contune.data.augment import eval_transform
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
 from contune.kernels import LossSettings
 from contune.methods.base import Method
 from contune.methods.tcl import TCL
-from contune.models.encoders import SMALL_IMAGE, has_small_stem
+from contune.models.encoders import has_small_stem
 from contune.training import setup as training
 from contune.training.log import versions
 from contune.training.setup import Setup, build_method, open_setup
@@ -48,11 +46,11 @@ CPU_TRIAL_BYTES = 2**27
 def examine(config: Config) -> Iterator[Finding]:
     """Findings in the order of a run: ✓ for a check that passed. An error that would stop the run is the last one."""
     try:
-        yield from about_machine(config.run.device)
+        found = ", ".join(f"{name} {version}" for name, version in versions().items())
+        yield note(f"machine: {hardware_name(choose_device('auto'))}; {found}")  # what a bug report starts with
         setup = open_setup(config)
         yield from about_data(setup)
         yield from about_batch(setup)
-        yield from about_positives(config, setup.dataset.train.labels)
         yield from about_k1(setup)
         setup.augmenter()  # raises if a policy is wrong
         yield from about_network(setup, build_method(setup))
@@ -60,25 +58,12 @@ def examine(config: Config) -> Iterator[Finding]:
         yield wrong(str(error))
 
 
-def about_machine(device_name: str) -> Iterator[Finding]:
-    """Hardware and versions: what a bug report starts with."""
-    try:
-        device = choose_device(device_name)
-    except UserError:  # reported when the run is set up
-        device = choose_device("auto")
-    found = ", ".join(f"{name} {version}" for name, version in versions().items())
-    yield note(f"machine: {hardware_name(device)}; {found}")
-    free_gib = shutil.disk_usage(".").free / 2**30
-    if free_gib < 2:
-        yield advice(f"only {free_gib:.1f} GiB of disk are free here; checkpoints may not fit")
-
-
 def about_data(setup: Setup) -> Iterator[Finding]:
-    """Splits, classes, and whether normalized pixels have mean 0 and standard deviation 1."""
-    dataset, config, spec = setup.dataset, setup.config, setup.spec
+    """Splits and classes, and whether they can be evaluated and learned from."""
+    dataset, config = setup.dataset, setup.config
     splits = (("train", dataset.train), ("val", dataset.val), ("test", dataset.test))
     sizes = ", ".join(f"{len(split):,} {name}" for name, split in splits if split is not None)
-    yield note(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {spec.image_size} px")
+    yield note(f"data: {dataset.name}, {sizes}; {plural(setup.num_classes, 'class', 'es')}; {setup.spec.image_size} px")
     if dataset.skipped:
         yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
@@ -87,27 +72,15 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         counts_K = images_per_class(dataset.train.labels, setup.num_classes)
         smallest, largest = int(counts_K.min()), int(counts_K.max())
         if largest == 1 and config.method.name != "cross-entropy":
-            yield advice(
-                "every class has a single image, so an anchor's only positives are its own views and labels teach "
-                "nothing; add images of each class, or train without labels with the recipe images-ssl"
-            )
+            fix = "add images of each class, or train without labels with the recipe images-ssl"
+            yield advice(f"every class has a single image, so labels teach nothing; {fix}")
         if largest > 10 * max(1, smallest) and config.optim.balance == "none":
             rarest = dataset.class_names[int(counts_K.argmin())]
             yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
-    indices = torch.linspace(0, len(dataset.train) - 1, min(256, len(dataset.train))).long()
-    images_NCHW = dataset.train.subset(indices).resident(spec.image_size, spec.channels)
-    x_NCHW = eval_transform(images_NCHW, spec.image_size, spec.mean, spec.std)
-    mean, std = x_NCHW.mean().item(), x_NCHW.std().item()
-    found = f"normalized images have mean {mean:.2f} and standard deviation {std:.2f}"
-    hint = f"{found}, not 0 and 1; are they {dataset.name}? The recipe images measures both for any data"
-    if setup.weights is not None:
-        yield note(f"{found}, by the numbers of the weights")
-    else:
-        yield fine(found) if abs(mean) <= 0.5 < std < 2.0 else advice(hint)
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
-    """What a batch contains, and whether the learning rate suits its size."""
+    """What a batch contains, whether the rate suits its size, and the loss of an untrained network: ln N of N terms."""
     config, labels_N = setup.config, setup.dataset.train.labels
     training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
@@ -124,10 +97,6 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
         is_near = expected_lr / FAR_LR < config.optim.lr < expected_lr * FAR_LR
         finding, words = (fine, "near") if is_near else (advice, "far from")
         yield finding(f"optim.lr={config.optim.lr:g} is {words} {expected_lr:.2g}, the paper's 0.2 per 256 embeddings")
-
-
-def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding]:
-    """How many positives an anchor meets in a batch, and the loss of an untrained network: ln N for N equal terms."""
     if config.method.name == "cross-entropy":
         return
     expected, by_label = expected_positives(config, labels_N), config.method.settings.needs_labels
@@ -147,10 +116,9 @@ def about_positives(config: Config, labels_N: Tensor | None) -> Iterator[Finding
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
-    elif (expected + 1) / config.augment.views - 1 < FEW_IMAGES:
-        yield advice(
-            f"{text}; few anchors meet another of their class: raise optim.batch_images or set optim.balance=sampler"
-        )
+    elif (expected + 1) / views - 1 < FEW_IMAGES:
+        fix = "raise optim.batch_images or set optim.balance=sampler"
+        yield advice(f"{text}; few anchors meet another of their class: {fix}")
     else:
         yield fine(text)
 
@@ -216,16 +184,14 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
         yield fine(f"method.k1={settings.k1:g} is not too large for {plural(steps, 'step')}")
     else:
         unit = 10.0 ** math.floor(math.log10(largest))
-        yield advice(
-            f"method.k1={settings.k1:g} is large for {plural(steps, 'step')} where {100 * positives / others:.2g} % "
-            "of a batch are positives of an anchor, so the loss may stay near its untrained value; set "
-            f"method.k1={math.floor(largest / unit) * unit:g} or less, or find one with contune tune --how advise"
-        )
+        fix = f"set method.k1={math.floor(largest / unit) * unit:g} or less, or use contune tune --how advise"
+        about = f"{plural(steps, 'step')} where {100 * positives / others:.2g} % of a batch are positives of an anchor"
+        yield advice(f"method.k1={settings.k1:g} is large for {about}: the loss may hardly fall; {fix}")
 
 
 def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     """The stem for this image size, and memory and time of the run, estimated from a short trial."""
-    config, size, stem = setup.config, setup.spec.image_size, setup.spec.stem
+    config = setup.config
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
     if setup.spec.encoder.startswith("resnet") and not setup.weights:
@@ -233,10 +199,6 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
         changed = replace(setup.spec, stem=other).build().to(setup.device)
         ratio = _seconds_per_view(setup, changed, MIN_TRIAL) / _seconds_per_view(setup, method.encoder, MIN_TRIAL)
         yield note(f"stem: {own}; model.stem={other} would take {ratio:.1f} times as long")
-    if stem == "imagenet" and size <= SMALL_IMAGE and setup.spec.encoder.startswith("resnet"):  # others have no choice
-        yield advice(f"model.stem=imagenet shrinks {size}-pixel images fourfold at once; use model.stem=auto")
-    if stem == "cifar" and size > SMALL_IMAGE:
-        yield advice(f"model.stem=cifar keeps {size}-pixel maps at full size, which is slow; use model.stem=auto")
     views, free = config.optim.batch_images * config.augment.views, free_bytes(setup.device)
     steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     bytes_per_view = _activation_bytes(setup, method)
@@ -253,19 +215,14 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
 
 def _activation_bytes(setup: Setup, method: Method) -> int:
     """Outputs of all layers for one image: what the backward pass keeps."""
-    total, spec = 0, setup.spec
-
-    def count(module: nn.Module, inputs: object, output: object) -> None:
-        nonlocal total
-        if isinstance(output, Tensor):
-            total += output.numel() * output.element_size()
-
-    hooks = [m.register_forward_hook(count) for m in method.encoder.modules() if not list(m.children())]
+    sizes: list[int] = []
+    spec, layers = setup.spec, [module for module in method.encoder.modules() if not list(module.children())]
+    hooks = [layer.register_forward_hook(lambda layer, x, y: sizes.append(y.nbytes)) for layer in layers]
     with torch.no_grad(), setup.autocast():
         method.encoder.eval()(torch.zeros(1, spec.channels, spec.image_size, spec.image_size, device=setup.device))
     for hook in hooks:
         hook.remove()
-    return total
+    return sum(sizes)
 
 
 def _seconds_per_view(setup: Setup, encoder: nn.Module, num: int) -> float:

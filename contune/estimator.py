@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,7 @@ from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.saved import ENCODER_FILE, own_name
 from contune.recipes import for_method
 from contune.run import RunFolder
-from contune.training.log import read_metrics
+from contune.training.log import MetricsLog, read_metrics
 from contune.training.setup import Own, build_method, open_setup
 from contune.training.trainer import Trainer
 
@@ -87,7 +87,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         splits = open_memory(X)
         if splits.class_names and classes is None:
             classes = np.array(splits.class_names)
-        devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+        devices = range(torch.cuda.device_count())
         # Training seeds torch: keep the caller's random state, and let threads take turns.
         with TemporaryDirectory() as folder, self._quiet(), _FIT_LOCK, torch.random.fork_rng(devices=devices):
             config = self._config(splits.train)
@@ -95,7 +95,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             setup = open_setup(config, own=Own(data=splits, encoder=module))
             method = build_method(setup)
             trainer = Trainer(setup, method, setup.loader(setup.dataset.train, "images"), RunFolder(folder))
-            with trainer.open_log() as log:
+            with MetricsLog(Path(folder), resume_step=0) as log:
                 trainer.fit(log)
             self.history_ = read_metrics(Path(folder))
         self.config_ = config.to_dict()
@@ -139,14 +139,11 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @classmethod
     def load(cls, folder: str | Path, encoder: torch.nn.Module | None = None) -> "ContrastiveEncoder":
         """A fitted estimator from a folder that `save` wrote. If it has a module of your own, pass one as `encoder`."""
-        try:
-            values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
-            estimator = cls(**values["parameters"])
-            estimator.config_, estimator.history_ = values["config"], values["history"]
-            if values["classes"] is not None:
-                estimator.classes_ = np.array(values["classes"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{folder} is not a folder that ContrastiveEncoder.save wrote: {error}") from None
+        values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
+        estimator = cls(**values["parameters"])
+        estimator.config_, estimator.history_ = values["config"], values["history"]
+        if values["classes"] is not None:
+            estimator.classes_ = np.array(values["classes"])
         estimator.encoder_ = load_encoder(folder, encoder)
         estimator.encoder = encoder or estimator.encoder
         return estimator
@@ -186,16 +183,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "run.seed": check_random_state(self.random_state).randint(np.iinfo(np.int32).max),
         }
         changed = {key: value for key, value in parameters.items() if value is not None} | dict(self.settings or {})
-        return config.override(f"{key}={'none' if value is None else value}" for key, value in changed.items())
+        return config.override(changed)
 
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Unless verbose: show no progress, and turn what training says into one warning at the end."""
-        if self.verbose:
-            yield
-            return
-        remarks: list[str] = []
-        with redirected(lambda report: None, remarks.append):
-            yield
-        if remarks:
-            warnings.warn("\n".join(remarks).strip(), stacklevel=4)
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Unless verbose: show no progress, and turn what training says into warnings."""
+        return nullcontext() if self.verbose else redirected(lambda report: None, warnings.warn)

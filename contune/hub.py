@@ -28,25 +28,22 @@ def local(source: str | Path) -> Path:
     """
     if not str(source).startswith(PREFIX):
         path, place = expanded(source), expanded(os.environ.get(COLLECTION, "models"))
-        listed = place / LIST
-        if path.exists() or len(path.parts) != 1 or not listed.exists():
-            return path
-        return _collected(place, str(source), json.loads(listed.read_text(encoding="utf-8"))) or path
+        return path if path.exists() or not (place / LIST).exists() else _collected(place, str(source)) or path
     from huggingface_hub import snapshot_download
 
     name, _, revision = str(source).removeprefix(PREFIX).partition("@")
     try:
         return Path(snapshot_download(name, revision=revision or None, allow_patterns=FILES))
     except Exception as error:  # the hub's, its HTTP client's and its cache's own
-        raise UserError(
-            f"cannot download {source}: {_reason(error)}. Check the name and the network; for a private model {LOG_IN}."
-        ) from None
+        fix = f"check the name and the network; for a private model {LOG_IN}"
+        raise UserError(f"cannot download {source}: {_reason(error)}; {fix}") from None
 
 
-def _collected(place: Path, name: str, models: list[dict[str, str]]) -> Path | None:
+def _collected(place: Path, name: str) -> Path | None:
     """The folder of a listed model, if its weights are those of the list."""
-    for model in models:
-        if model["name"] == name and (file := place / name / model["file"]).exists():
+    for model in json.loads((place / LIST).read_text(encoding="utf-8")):
+        file: Path = place / name / model["file"]
+        if model["name"] == name and file.exists():
             with safe_open(file, framework="pt") as opened:  # whoever loads the weights compares them with this digest
                 if opened.metadata().get("sha256") != model["sha256"]:
                     raise UserError(f"{file} has other weights than {place / LIST} lists; download it again.")
@@ -72,23 +69,14 @@ def push(folder: Path, repo: str, *, private: bool = False) -> str:
     try:
         url = api.create_repo(repo, private=private or None, exist_ok=True)
         if private and not api.model_info(repo).private:
-            raise UserError(
-                f"{repo} exists and is public, so nothing was uploaded. Make it private on the hub, or choose another "
-                f"name. The export stays in {folder}."
-            )
-        api.upload_folder(
-            repo_id=repo,
-            folder_path=folder,
-            delete_patterns=FILES,
-            commit_message="Upload an encoder trained by contune",
-        )
+            raise UserError(f"{repo} is public; make it private or choose another name. The export stays in {folder}.")
+        message = "Upload an encoder trained by contune"
+        api.upload_folder(repo_id=repo, folder_path=folder, delete_patterns=FILES, commit_message=message)
     except UserError:
         raise
     except Exception as error:  # the hub's and its HTTP client's own
-        raise UserError(
-            f"cannot upload to {repo}: {_reason(error)}. The export stays in {folder}; "
-            f"upload it later with `hf upload {repo} {folder}`."
-        ) from None
+        fix = f"the export stays in {folder}; upload it later with `hf upload {repo} {folder}`"
+        raise UserError(f"cannot upload to {repo}: {_reason(error)}; {fix}") from None
     return str(url)
 
 

@@ -15,11 +15,6 @@ from contune.models.saved import ENCODER_FILE
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
 EXTENDABLE = ["optim.epochs"]
 """What may change when a run is trained further."""
-RESULT_KEYS = {
-    "method", "data", "encoder", "split", "epochs", "seed", "seconds", "views_per_second", "measures", "config",
-    "hardware", "versions", "git_revision", "finished",
-}  # fmt: skip
-"""What every result.json has."""
 
 
 class RunFolder:
@@ -68,14 +63,9 @@ class RunFolder:
         if not self.result_file.exists():
             return None
         try:
-            values = json.loads(self.result_file.read_text(encoding="utf-8"))
+            values: dict[str, Any] = json.loads(self.result_file.read_text(encoding="utf-8"))
         except ValueError:
-            values = None
-        if not isinstance(values, dict) or not values.keys() >= RESULT_KEYS:
-            raise UserError(
-                f"{self.result_file} is not a result that contune wrote; "
-                "remove it and repeat the command that made the run to evaluate again"
-            )
+            raise UserError(f"{self.result_file} is damaged; remove it and train or evaluate again") from None
         return values
 
     def write_result(self, result: dict[str, Any]) -> None:

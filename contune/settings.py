@@ -1,17 +1,15 @@
 """Dataclasses as settings: rules for their fields, values from text or JSON, and a description of each."""
 
-import ast
 import inspect
-import textwrap
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, field, fields
-from itertools import pairwise
 from math import isinf
 from operator import ge, gt, le
 from pathlib import PurePath
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from contune.errors import UserError, unknown
 
@@ -60,8 +58,10 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
     if origin in (Union, types.UnionType):
         if type(None) in arguments and (value is None or str(value).lower() in ("none", "null", "")):
             return None
-        words = [word for argument in arguments if get_origin(argument) is Literal for word in get_args(argument)]
-        return value if value in words else parse(value, next(a for a in arguments if a is not type(None)), key)
+        for choice in arguments:
+            if get_origin(choice) is Literal and value in get_args(choice):
+                return value
+        return parse(value, arguments[0], key)
     if origin is tuple:
         if isinstance(value, str):
             separator = ";" if ";" in value else ","  # semicolons if the parts contain commas
@@ -83,10 +83,7 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
 
 def assign(settings: Any, name: str, value: Any, key: str) -> None:
     """Set one field of a settings dataclass from text, or from a value that was saved as JSON."""
-    annotations = annotations_of(settings)
-    if name not in annotations:
-        raise unknown("setting", key, [key.rpartition(".")[0] + "." + known for known in annotations])
-    setattr(settings, name, parse(value, annotations[name], key))
+    setattr(settings, name, parse(value, annotations_of(settings)[name], key))
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:
@@ -101,22 +98,15 @@ def split_assignment(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-class Description(NamedTuple):
-    """A setting in words: its key, what values it takes, the default as you would type it, and what it does."""
-
-    key: str
-    kind: str
-    default: str
-    text: str
-
-
-def describe(cls: type, section: str) -> Iterator[Description]:
-    """Every setting of a settings dataclass. Its docstrings are read from the source."""
-    texts = _docstrings(cls)
+def describe(cls: type, section: str) -> Iterator[tuple[str, str, str, str]]:
+    """Of every setting: its key, what values it takes, the default as you would type it, and its docstring."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):  # Python itself keeps only the docstring of the class
+        texts |= re.findall(r'^ +(\w+): .+\n +"""((?s:.+?))"""', inspect.getsource(base), re.MULTILINE)
     for item in fields(cls):
         if item.default is not MISSING:  # otherwise it is a group of settings
-            kind = _kind(item.type, item.metadata)
-            yield Description(f"{section}.{item.name}", kind, as_text(item.default), texts.get(item.name, ""))
+            text = inspect.cleandoc(texts.get(item.name, ""))
+            yield f"{section}.{item.name}", _kind(item.type, item.metadata), as_text(item.default), text
 
 
 def as_text(value: object) -> str:
@@ -137,15 +127,3 @@ def _kind(annotation: Any, rule: Mapping[str, Any]) -> str:
     kinds = [*(get_args(part) if get_origin(part) is Literal else (_KINDS.get(part, "a list"),) for part in parts)]
     limits = [words.format(rule[bound]) for bound, (words, _) in _BOUNDS.items() if rule.get(bound) is not None]
     return ", ".join([" or ".join(word for words in kinds for word in words), *limits])
-
-
-def _docstrings(cls: type) -> dict[str, str]:
-    """The text under each field of a dataclass and its bases. Python itself keeps only the docstring of the class."""
-    found: dict[str, str] = {}
-    for base in reversed(cls.__mro__[:-1]):
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for item, below in pairwise(body):
-            if isinstance(item, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(item.target, ast.Name):
-                found[item.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
-    return found

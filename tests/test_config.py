@@ -38,9 +38,7 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
     assert type(found) is type(value)
 
 
-def test_the_old_sampler_names_its_successor_and_saved_configs_keep_their_meaning() -> None:
-    with pytest.raises(UserError, match="balance"):
-        Config().override(["data.sampler=balanced"])
+def test_configs_with_the_old_sampler_keep_their_meaning() -> None:
     tree = Config().to_dict()
     del tree["optim"]["balance"], tree["data"]["imbalance"]
     for sampler, balance in (("shuffle", "none"), ("balanced", "sampler")):
@@ -137,5 +135,5 @@ def test_files_that_are_no_config(text: str, words: str, tmp_path: Path) -> None
     with pytest.raises(UserError, match=words):
         Config.load(tmp_path / "config.json")
     for path in (tmp_path / "absent.json", tmp_path):
-        with pytest.raises(UserError, match="cannot read"):
+        with pytest.raises(OSError, match=path.name):
             Config.load(path)

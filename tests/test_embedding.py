@@ -211,8 +211,6 @@ def test_features_that_are_no_numbers_or_too_large(photos: Path, tmp_path: Path)
     next(encoder.parameters()).data.fill_(float("nan"))
     with pytest.raises(UserError, match=r"000\.png.* diverged"):
         list(library.embed(encoder, photos))
-    with pytest.raises(UserError, match="run folder"):
-        library.embed(torch.nn.Linear(2, 2), photos)  # type: ignore[arg-type]
 
 
 def test_a_flipped_bit_is_found_and_files_without_a_checksum_load(photos: Path, tmp_path: Path) -> None:

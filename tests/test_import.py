@@ -19,14 +19,6 @@ def test_nothing_heavy_is_imported() -> None:
     assert not {"torch", "numpy", "timm", "torchvision", "sklearn", "matplotlib"} & loaded
 
 
-def test_a_misspelt_setting_is_found_before_torch_is_imported() -> None:
-    at_the_end = "atexit.register(lambda: print('torch' in sys.modules))"
-    code = f"import atexit, sys; from contune.cli import main; {at_the_end}; main()"
-    for word in ("optim.lrr=1", "method.k11=1"):
-        done = subprocess.run([sys.executable, "-c", code, "train", word], capture_output=True, text=True)
-        assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr
-
-
 def test_a_loss_brings_torch_and_no_vision_library() -> None:
     loaded = modules_after("from contune import tcl_loss")
     assert "torch" in loaded

@@ -5,7 +5,6 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,29 +14,16 @@ from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
 from contune.files import atomic_file, check_like, check_new_folder, check_out, write_atomic
-from contune.run import RESULT_KEYS, RunFolder, seed_folder
+from contune.run import RunFolder, seed_folder
 
 RESULTS = Path(__file__).parent.parent / "results"
-REAL = RESULTS / "digits-tcl-resnet-mini-seed0.json"
 
 
 def test_published_results_are_complete() -> None:
     contents = [json.loads(path.read_text()) for path in RESULTS.rglob("*.json")]
     results = [content for content in contents if isinstance(content, dict) and "measures" in content]
     assert len(results) > 20
-    assert all(result.keys() >= RESULT_KEYS for result in results)
-
-
-def test_an_incomplete_result_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert folder.result() is None
-    real: dict[str, Any] = json.loads(REAL.read_text())
-    folder.write_result(real)
-    assert folder.result() == real
-    for text in ("{}", "[]", "{"):
-        folder.result_file.write_text(text)
-        with pytest.raises(UserError, match="result"):
-            folder.result()
+    assert all(result.keys() >= {"config", "versions", "git_revision", "finished"} for result in results)
 
 
 def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:

@@ -8,21 +8,18 @@ import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
-from contune.console import printable
+from contune.config import Config
+from contune.console import emit, printable
 from contune.errors import UserError
 from contune.settings import parse
 from contune.training.signals import RESUME_CODE, Stopped
 
-if TYPE_CHECKING:
-    from contune.config import Config
-
-app = typer.Typer(
+app = Typer(
     help="Tuned contrastive learning: train, evaluate and export an image encoder.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,38 +28,27 @@ app = typer.Typer(
 )
 
 
-def _spelled(words: list[str] | None) -> list[str] | None:
-    """The first word may be a recipe."""
-    from contune.config import check_spelling
-
-    check_spelling(word for place, word in enumerate(words or []) if place or "=" in word)
-    return words
-
-
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
         show_default="digits",
-        callback=_spelled,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
+    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+Run = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[
-    str | None, typer.Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
+    str | None, Option(help="Number of seeds, such as 3, or a list: 0,4.", show_default="the seed of the recipe")
 ]
 Parallel = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
+    int | None, Option(min=1, help="Number of runs at a time.", show_default="up to 4 on a GPU, 1 on a CPU")
 ]
 
-DEFAULT_RECIPE = "digits"
 MAX_SEEDS = 1000
-SECONDS_FOR_RANK_0 = 3.0
 
 
 def main() -> None:
@@ -75,13 +61,6 @@ def main() -> None:
         rank = parse(os.environ.get("RANK", "0"), int, "RANK")
         who = f"process {rank}: " if rank else ""
         app([word for word in sys.argv[1:] if word != "--debug"])  # any command takes it
-    except (UserError, OSError) as error:
-        if "--debug" in sys.argv:
-            raise
-        if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
-            time.sleep(SECONDS_FOR_RANK_0)
-        _complain(f"{who}{error}")
-        sys.exit(2)
     except Stopped:
         if rank == 0:
             _complain("stopped by SIGTERM; repeat the command to resume")
@@ -93,6 +72,11 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
+        if isinstance(error, UserError | OSError):
+            if rank > 0:  # rank 0 usually prints the same sentence, and the launcher then ends this process
+                time.sleep(3)
+            _complain(f"{who}{error}")
+            sys.exit(2)
         with tempfile.NamedTemporaryFile("wb", prefix="contune-", suffix=".txt", delete=False) as file:
             file.write(f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}".encode(errors="backslashreplace"))
         _complain(f"{who}unexpected {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}")
@@ -101,33 +85,30 @@ def main() -> None:
 
 
 def _complain(text: str) -> None:
-    with suppress(OSError):  # nobody reads it
-        print(f"contune: {printable(text)}", file=sys.stderr)
+    emit(f"contune: {printable(text)}", sys.stderr)
 
 
 @app.callback(invoke_without_command=True)
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, in any command.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error, in any command.")] = False,
 ) -> None:
     if version:
         from contune import __version__
 
         print(f"contune {__version__}")
-        raise typer.Exit
+        raise Exit
 
 
-def split_recipe(arguments: list[str] | None) -> tuple[str, list[str]]:
-    """The recipe and the overrides, from [RECIPE] [KEY=VALUE]... The first word is the recipe unless it has a `=`."""
-    words = arguments or []
-    return (words[0], words[1:]) if words and "=" not in words[0] else (DEFAULT_RECIPE, words)
+def parse_choice(arguments: list[str] | None) -> tuple[str, list[str], Config, str]:
+    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]...
 
-
-def parse_choice(arguments: list[str] | None) -> "tuple[str, list[str], Config, str]":
-    """The recipe, the overrides, their config, and the name of the default folder, from [RECIPE] [KEY=VALUE]..."""
+    The first word is the recipe unless it has a `=`.
+    """
     from contune.recipes import configure
 
-    recipe, overrides = split_recipe(arguments)
+    words = arguments or []
+    recipe, overrides = (words[0], words[1:]) if words and "=" not in words[0] else ("digits", words)
     return recipe, overrides, *configure(recipe, overrides)
 
 

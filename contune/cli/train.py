@@ -4,20 +4,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
-from contune.cli import (
-    Arguments,
-    Overrides,
-    Parallel,
-    Run,
-    Seeds,
-    app,
-    parse_choice,
-    parse_seeds,
-    refuse_torchrun,
-    split_recipe,
-)
+from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.console import emit, printable, say, show_table
 from contune.errors import UserError, unknown
 from contune.settings import split_assignment
@@ -29,13 +18,13 @@ def train(
     arguments: Arguments = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The run folder, or the parent of one run per seed.", show_default="runs/RECIPE[-HASH]"),
+        Option(help="The run folder, or the parent of one run per seed.", show_default="runs/RECIPE[-HASH]"),
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
     extends: Annotated[
         Path | None,
-        typer.Option("--continue", metavar="RUN", help="Train this run further, to a larger optim.epochs."),
+        Option("--continue", metavar="RUN", help="Train this run further, to a larger optim.epochs."),
     ] = None,
 ) -> None:
     """Train an encoder, evaluate it and write a report.
@@ -62,12 +51,12 @@ def train(
         from contune import api
         from contune.run import RunFolder
 
-        recipe, overrides = split_recipe(arguments)
-        settings: dict[str, Any] = dict(map(split_assignment, overrides if extends is None else arguments or []))
         if extends is None:
+            recipe, overrides, *_ = parse_choice(arguments)
+            settings: dict[str, Any] = dict(map(split_assignment, overrides))
             run = api.train(recipe=recipe, out=out, **settings)
         else:
-            run = api.Run(extends, {}).extend(out, **settings)
+            run = api.Run(extends, {}).extend(out, **dict(map(split_assignment, arguments or [])))
         folder, result = RunFolder(run.folder), run.result
         if not result:
             return  # not the main process
@@ -99,23 +88,23 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         _, _, own, own_name = parse_choice([*arguments, f"run.seed={seed}"])
         default = Path("runs") / (name if seed == config.run.seed else own_name)
         jobs.append(Job(own, default if out is None else seed_folder(out, seed), f"seed {seed}", train_and_report))
-    ended = list(zip(jobs, run_many(jobs, parallel), strict=True))
-    finished = [(job, result) for job, result in ended if "error" not in result]
-    keys, rows = ("linear_top1", "knn_top1"), []
-    for job, result in finished:
-        rows.append((job.title, *(f"{result[key]:.2f}" if key in result else "" for key in keys), str(job.folder)))
+    results, keys = run_many(jobs, parallel), ("linear_top1", "knn_top1")
+    finished = [result for result in results if "error" not in result]
+    rows = []
+    for job, result in zip(jobs, results, strict=True):
+        if "error" not in result:
+            rows.append((job.title, *(f"{result[key]:.2f}" if key in result else "" for key in keys), str(job.folder)))
+            continue
+        emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
+        if "--debug" in sys.argv:
+            emit(result["details"], sys.stderr)
     if len(finished) > 1:
-        columns = [[result[key] for _, result in finished if key in result] for key in keys]
+        columns = [[result[key] for result in finished if key in result] for key in keys]
         title = "mean ± 95 % interval" if len(finished) >= FEW else "mean"
         rows.append((title, *(str(Spread.of(column)) if column else "" for column in columns), ""))
     show_table(("run", "linear %", "kNN %", "folder"), rows, numbers=("linear %", "kNN %"))
-    for job, result in ended:
-        if "error" in result:
-            emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
-            if "--debug" in sys.argv:
-                emit(result["details"], sys.stderr)
-    if len(finished) < len(ended):
-        raise typer.Exit(2)
+    if len(finished) < len(jobs):
+        raise Exit(2)
 
 
 @app.command(name="eval", rich_help_panel="Train")
@@ -139,40 +128,46 @@ def _show_measures(result: dict[str, Any]) -> None:
     """
     from contune.eval.measures import MAP, MEASURES, PIXELS, RETRIEVAL, START, columns_of_imbalance
 
-    more = columns_of_imbalance(result["measures"])
-    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %", **{key: f"{key} %" for key in more}}
-    keys = {key: title for key, title in keys.items() if any(key in measure for measure in result["measures"])}
-    columns = (f"accuracy ({result['split']})", *keys.values())
-    rows, protocols = [], []
-    for measure in result["measures"]:
-        title = MEASURES[measure["name"]].short_title
-        values = [measure.get(key) for key in keys]
-        rows.append((title, *("" if value is None else f"{value:.2f}" for value in values)))
-        if not measure["name"].startswith((PIXELS, START)):
-            protocols.append(f"{title}: {measure['protocol']}")
-    if rows:
-        show_table(columns, rows, numbers=columns[1:])
-        if more:
-            protocols.append("balanced: the mean over classes; many, medium, few: over 100, 20 to 100, below 20 images")
-        if retrieved := result.get("retrieval"):
-            columns = ("retrieval", *(measure.short_title for measure in RETRIEVAL.values()))
-            rows = []
-            for one in retrieved:
-                images = f"{one['name']} classes ({one['num_classes']:,}), {one['num_images']:,} images"
-                values = [one["values"].get(key) for key in RETRIEVAL]
-                rows.append((images, *("" if value is None else f"{value:.2f}" for value in values)))
-            say()
-            show_table(columns, rows, numbers=columns[1:])
-            protocols.append(f"retrieval: {retrieved[0]['protocol']}")
-        say("\n" + "\n".join(protocols))
-    else:
+    measures, retrieved = result["measures"], result.get("retrieval")
+    if not measures:
         say("nothing was evaluated: there are no labels, or there is no split to evaluate on")
+        return
+    more = columns_of_imbalance(measures)
+    keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"} | {key: f"{key} %" for key in more}
+    for key in set(keys).difference(*measures):
+        del keys[key]
+    rows, own = {}, {}
+    for measure in measures:
+        title = MEASURES[measure["name"]].short_title
+        rows[title] = measure
+        if not measure["name"].startswith((PIXELS, START)):
+            own[title] = measure["protocol"]
+    _show_values(f"accuracy ({result['split']})", keys, rows)
+    if more:
+        own["balanced"] = "the mean over classes; many, medium, few: over 100, 20 to 100, below 20 images"
+    if retrieved:
+        own["retrieval"] = retrieved[0]["protocol"]
+        say()
+        titles = {key: measure.short_title for key, measure in RETRIEVAL.items()}
+        about = "{name} classes ({num_classes:,}), {num_images:,} images"
+        _show_values("retrieval", titles, {about.format(**one): one["values"] for one in retrieved})
+    say("".join(f"\n{title}: {protocol}" for title, protocol in own.items()))
+
+
+def _show_values(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]]) -> None:
+    """A table with the titles of its columns by key, and rows of values by key."""
+    table = []
+    for name, row in rows.items():
+        table.append([name])
+        for key in columns:
+            table[-1].append("" if row.get(key) is None else f"{row[key]:.2f}")
+    show_table((title, *columns.values()), table, numbers=tuple(columns.values()))
 
 
 @app.command(rich_help_panel="Train")
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(help="A recipe, or a dataset to list the recipes for.", show_default="all recipes")
+        str | None, Argument(help="A recipe, or a dataset to list the recipes for.", show_default="all recipes")
     ] = None,
 ) -> None:
     """List the recipes, or print the settings of one.
@@ -206,7 +201,7 @@ def recipes(
 
 @app.command(rich_help_panel="Train")
 def settings(
-    prefix: Annotated[str, typer.Argument(help="List only keys that start with this.", show_default="all")] = "",
+    prefix: Annotated[str, Argument(help="List only keys that start with this.", show_default="all")] = "",
 ) -> None:
     """List every setting with its default, the values it takes, and what it does.
 
@@ -220,7 +215,7 @@ def settings(
 
     found = described(prefix)
     if not found:
-        raise unknown("setting", prefix, {setting.key for setting in described()})
-    for setting, methods in found.items():
+        raise unknown("setting", prefix, {key for key, *_ in described()})
+    for (key, kind, default, text), methods in found.items():
         of_methods = f", for {', '.join(methods)}" if methods else ""
-        say(f"{setting.key}={setting.default}  ({setting.kind}{of_methods})\n    {' '.join(setting.text.split())}")
+        say(f"{key}={default}  ({kind}{of_methods})\n    {' '.join(text.split())}")

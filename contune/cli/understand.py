@@ -1,21 +1,22 @@
 """`contune check`, `doctor`, `analyze`, `report`, `tune` and `experiment`: understand and reproduce."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from contune.cli import Arguments, Overrides, Parallel, Run, Seeds, app, parse_choice, parse_seeds, refuse_torchrun
 from contune.cli.use import MAX_ROWS, LabelColumn, Workers
-from contune.console import say, show_table
+from contune.console import Finding, say, show_table
 from contune.errors import UserError
 from contune.settings import parse
 
 
 @app.command(rich_help_panel="Understand")
 def check(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A folder, CSV or parquet.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="A JSON file for everything that was found.")] = None,
+    path: Annotated[str, Argument(metavar="PATH", help="A folder, CSV or parquet.", show_default=False)],
+    out: Annotated[Path | None, Option(help="A JSON file for everything that was found.")] = None,
     label_column: LabelColumn = None,
     workers: Workers = None,
 ) -> None:
@@ -42,15 +43,11 @@ def check(
         show_table(("broken", "what is wrong"), broken[:MAX_ROWS])
         if len(broken) > MAX_ROWS:
             say(f"and {len(broken) - MAX_ROWS:,} more{'' if out else '; --out check.json lists them all'}")
-    say()
-    noticed = list(findings(found))
-    for finding in noticed:
-        say(f"{finding.mark} {finding.text}")
     if out is not None:
         write_atomic(out, found.to_json())
         say(f"\nreport   {out}")
-    if any(finding.is_bad for finding in noticed):
-        raise typer.Exit(1)
+    say()
+    _say_findings(findings(found))
 
 
 @app.command(rich_help_panel="Understand")
@@ -65,22 +62,26 @@ def doctor(arguments: Arguments = None) -> None:
     """
     from contune.doctor import examine
 
+    _say_findings(examine(parse_choice(arguments)[2]))
+
+
+def _say_findings(findings: Iterable[Finding]) -> None:
     is_bad = False
-    for finding in examine(parse_choice(arguments)[2]):
+    for finding in findings:
         say(f"{finding.mark} {finding.text}")
         is_bad |= finding.is_bad
     if is_bad:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 @app.command(rich_help_panel="Understand")
 def analyze(
     run: Run,
     overrides: Overrides = None,
-    k1: Annotated[str, typer.Option(help="Values of k1 to compare, separated by commas.")] = "",
-    k2: Annotated[str, typer.Option(help="Values of k2 to compare, separated by commas.")] = "",
-    batches: Annotated[int, typer.Option(help="Batches of training data to use.")] = 8,
-    out: Annotated[Path | None, typer.Option(help="The folder to write to.", show_default="the run's")] = None,
+    k1: Annotated[str, Option(help="Values of k1 to compare, separated by commas.")] = "",
+    k2: Annotated[str, Option(help="Values of k2 to compare, separated by commas.")] = "",
+    batches: Annotated[int, Option(help="Batches of training data to use.")] = 8,
+    out: Annotated[Path | None, Option(help="The folder to write to.", show_default="the run's")] = None,
 ) -> None:
     """Measure how strongly positives pull and negatives push: the paper's gradient responses of TCL and SupCon.
 
@@ -113,10 +114,8 @@ def analyze(
 
 @app.command(rich_help_panel="Understand")
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders.", show_default=False, metavar="RUN...")],
-    out: Annotated[
-        Path | None, typer.Option(help="The page.", show_default="RUN/report.html or comparison.html")
-    ] = None,
+    runs: Annotated[list[Path], Argument(help="Run folders.", show_default=False, metavar="RUN...")],
+    out: Annotated[Path | None, Option(help="The page.", show_default="RUN/report.html or comparison.html")] = None,
 ) -> None:
     """Write the report of a run again, or one page that compares several runs.
 
@@ -143,25 +142,18 @@ def tune(
     arguments: Arguments = None,
     how: Annotated[
         str,
-        typer.Option(
-            help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`.",
-            show_default="search; paper if Optuna is not installed",
-        ),
-    ] = "",
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Total number of trials of a search.", show_default="16")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")
-    ] = None,
+        Option(help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`."),
+    ] = "search",
+    trials: Annotated[int | None, Option(min=1, help="Total number of trials of a search.", show_default="16")] = None,
+    epochs: Annotated[int | None, Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
+        int | None, Option(min=1, help="Number of trials at a time.", show_default="one per core, up to 4")
     ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0, help="Start no trial after this many minutes.")] = None,
-    k1: Annotated[str | None, typer.Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
-    k2: Annotated[str | None, typer.Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
-    r: Annotated[str | None, typer.Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
+    minutes: Annotated[float | None, Option(min=0, help="Start no trial after this many minutes.")] = None,
+    k1: Annotated[str | None, Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
+    k2: Annotated[str | None, Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
+    r: Annotated[str | None, Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
+    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
 ) -> None:
     """Find k1 and k2 of TCL, or r, with short runs on a validation split.
 
@@ -172,21 +164,16 @@ def tune(
 
     `contune tune cifar100-tcl data.path=data/ --trials 24 --epochs 10`
     """
-    from importlib.util import find_spec
-
     from contune.tune import COLUMNS, SEARCHED, SUMMARY
     from contune.tune import tune as run_tuning
 
     refuse_torchrun("contune tune")
-    way = how or ("paper" if find_spec("optuna") is None else "search")
     for option, value in (("--trials", trials), ("--k1", k1), ("--k2", k2), ("--r", r)):
-        if value is not None and way != "search":
-            raise UserError(f"{option} works only with --how search, and this is --how {way}; leave it out")
-    if not how and way == "paper":
-        say("Optuna is not installed, so contune uses the paper's procedure; `pip install contune[tune]` adds search")
+        if value is not None and how != "search":
+            raise UserError(f"{option} works only with --how search, and this is --how {how}; leave it out")
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
-    folder = out or Path("runs") / "tune" / f"{name}-{way}{length}"
+    folder = out or Path("runs") / "tune" / f"{name}-{how}{length}"
     ends = {"r": r} if r else {"k1": k1, "k2": k2}
     asked = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in ends.items() if text}
     tuned = run_tuning(
@@ -194,7 +181,7 @@ def tune(
         overrides,
         config,
         folder,
-        how=way,
+        how=how,
         epochs=epochs,
         num_trials=trials or 16,
         parallel=parallel,
@@ -211,14 +198,14 @@ def tune(
 def experiment(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
+        Argument(metavar="[NAME] [KEY=VALUE]...", help="An experiment and settings.", show_default=False),
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
-    out: Annotated[Path | None, typer.Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="Reuse results with the same settings.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Copy the results to this folder, one file per run.")] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="Run nothing; draw the results there are.")] = False,
+    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
+    source: Annotated[Path | None, Option("--from", help="Reuse results with the same settings.")] = None,
+    save: Annotated[Path | None, Option(help="Copy the results to this folder, one file per run.")] = None,
+    draw: Annotated[bool, Option("--draw", help="Run nothing; draw the results there are.")] = False,
 ) -> None:
     """Run a set of trainings and draw them together; without a name, list the experiments.
 
@@ -259,4 +246,4 @@ def experiment(
     say("".join(f"\n{sentence}" for sentence in problems))
     say(f"table    {folder}/table.md\nfigure   {folder}/figure.png, figure.svg")
     if any(outcome.failures for outcome in outcomes):
-        raise typer.Exit(2)
+        raise Exit(2)

@@ -1,28 +1,22 @@
 """`contune embed`, `search`, `predict` and `export`: what a trained encoder is for."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from contune.cli import Run, app
 from contune.console import plural, say, show_table
 from contune.errors import UserError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from contune.data.decode import Broken
-
-Images = Annotated[
-    str, typer.Argument(metavar="IMAGES", help="A folder, an image, a CSV or a parquet.", show_default=False)
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Batch = Annotated[int, typer.Option(help="Images in a forward pass.")]
-OnBroken = Annotated[str, typer.Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Label column of a CSV or parquet.", show_default="by its name")]
-Workers = Annotated[int | None, typer.Option(help="Images decoded at a time.", show_default="one per core")]
+Images = Annotated[str, Argument(metavar="IMAGES", help="A folder, an image, a CSV or a parquet.", show_default=False)]
+Device = Annotated[str, Option(help="auto, cpu or cuda.")]
+Batch = Annotated[int, Option(help="Images in a forward pass.")]
+OnBroken = Annotated[str, Option("--broken", help="Images that cannot be decoded: skip and list them, or stop.")]
+LabelColumn = Annotated[str | None, Option(help="Label column of a CSV or parquet.", show_default="by its name")]
+Workers = Annotated[int | None, Option(help="Images decoded at a time.", show_default="one per core")]
 
 MAX_ROWS = 20
 
@@ -31,8 +25,8 @@ MAX_ROWS = 20
 def embed(
     run: Run,
     images: Images,
-    out: Annotated[Path, typer.Option(help="The parquet file: path, label, embedding.")] = Path("embeddings.parquet"),
-    dtype: Annotated[str, typer.Option(help="Type of the embeddings: float32 or float16.")] = "float32",
+    out: Annotated[Path, Option(help="The parquet file: path, label, embedding.")] = Path("embeddings.parquet"),
+    dtype: Annotated[str, Option(help="Type of the embeddings: float32 or float16.")] = "float32",
     batch: Batch = 256,
     device: Device = "auto",
     broken: OnBroken = "skip",
@@ -61,11 +55,11 @@ def search(
     run: Run,
     images: Annotated[
         str,
-        typer.Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False),
+        Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False),
     ],
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="An image, or a folder of a few.", show_default=False)],
-    k: Annotated[int, typer.Option("-k", help="Number of images to find.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="An HTML page to show them on.")] = None,
+    query: Annotated[str, Argument(metavar="QUERY", help="An image, or a folder of a few.", show_default=False)],
+    k: Annotated[int, Option("-k", help="Number of images to find.")] = 10,
+    out: Annotated[Path | None, Option(help="An HTML page to show them on.")] = None,
     device: Device = "auto",
     workers: Workers = None,
 ) -> None:
@@ -83,7 +77,7 @@ def search(
     if out is not None:
         check_out(out, images, endings=[".html"])
         check_like(out, GENERATOR.format(kind="search"))
-    skipped: list[Broken] = []
+    skipped: list[Any] = []
     found = find(run, images, query, k=k, device=device, workers=workers, skipped=skipped)
     for one in found:
         rows = [(f"{hit.similarity:.4f}", hit.label or "", hit.path) for hit in one.hits]
@@ -99,7 +93,7 @@ def search(
 def predict(
     run: Run,
     images: Images,
-    out: Annotated[Path | None, typer.Option(help="A .csv, .json or .parquet file.")] = None,
+    out: Annotated[Path | None, Option(help="A .csv, .json or .parquet file.")] = None,
     batch: Batch = 256,
     device: Device = "auto",
     broken: OnBroken = "skip",
@@ -145,15 +139,15 @@ def predict(
 @app.command(rich_help_panel="Use")
 def export(
     run: Run,
-    to: Annotated[str, typer.Option(help="timm, safetensors or onnx.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
+    to: Annotated[str, Option(help="timm, safetensors or onnx.", show_default=False)],
+    out: Annotated[Path | None, Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
     push: Annotated[
         str | None,
-        typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub.", show_default=False),
+        Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub.", show_default=False),
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="With --push: make the repository private.")] = False,
+    private: Annotated[bool, Option("--private", help="With --push: make the repository private.")] = False,
     license: Annotated[
-        str | None, typer.Option(help="License of the weights, such as mit.", show_default="none stated")
+        str | None, Option(help="License of the weights, such as mit.", show_default="none stated")
     ] = None,
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
@@ -184,7 +178,7 @@ def export(
             say("license  none stated, so others may not use the weights; state one with --license")
 
 
-def _say_skipped(broken: "Sequence[Broken]", out: Path | None) -> None:
+def _say_skipped(broken: Sequence[Any], out: Path | None) -> None:
     """Report broken images and list them in a file next to `out`; remove the list of an earlier call."""
     from contune.data.decode import write_broken
 

@@ -15,8 +15,7 @@ from contune.data.augment import resize
 from contune.errors import UserError, check_known
 from contune.export.card import Written, model_card
 from contune.export.onnx import write_onnx
-from contune.export.safetensors import write_safetensors
-from contune.export.timm import write_timm
+from contune.export.pytorch import write_safetensors, write_timm
 from contune.files import check_new_folder, unwritable
 from contune.models.saved import CLASSIFIER_FILE, Classifier, ImageEncoder, load_classifier, load_encoder
 from contune.run import RunFolder
@@ -70,12 +69,7 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
     from sklearn.datasets import load_sample_images
 
     photos_NCHW = torch.stack([torch.from_numpy(photo.copy()) for photo in load_sample_images().images])
-    photos_NCHW = photos_NCHW.permute(0, 3, 1, 2)
-    channels = encoder.spec.channels
-    if channels == 1:
-        photos_NCHW = photos_NCHW.float().mean(dim=1, keepdim=True).round().to(torch.uint8)
-    elif channels != 3:
-        photos_NCHW = photos_NCHW[:, torch.arange(channels) % 3]
+    photos_NCHW = photos_NCHW.permute(0, 3, 1, 2)[:, torch.arange(encoder.spec.channels) % 3]
     deviations = []
     for images_NCHW, tolerance in (
         (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), TOLERANCE),
@@ -86,10 +80,8 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
         found = written.outputs(images_NCHW)
         deviations.append(max(map(deviation_of, expected, found)))
         if deviations[-1] > tolerance:
-            raise UserError(
-                f"the exported features differ from the run's by {deviations[-1]:.4g}, more than the allowed "
-                f"{tolerance:g}. Nothing was written; choose another format."
-            )
+            fix = "nothing was written; choose another format"
+            raise UserError(f"exported features differ by {deviations[-1]:.4g}, more than {tolerance:g}; {fix}")
     return deviations[0]
 
 

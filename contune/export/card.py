@@ -39,18 +39,30 @@ image = ImageOps.exif_transpose(Image.open("photo.png")).convert("RGBA")
 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("{mode}")"""
 
 
-def to_square(spec: EncoderSpec) -> str:
-    """Python that makes that photo a square as training did. Arrays must be squares already."""
+def prepared_photo(spec: EncoderSpec, enlarged: int = 1) -> str:
+    """Python that opens a photo, prepares it as training did, and gives it to `model`. Arrays must be squares already.
+
+    enlarged: how many times timm's stem wants each side.
+    """
+    square = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
     if spec.channels not in (1, 3):
-        return f"assert image.shape[:2] == ({spec.image_size}, {spec.image_size})"
-    resized = f"image = image.resize(({spec.image_size}, {spec.image_size}), Image.Resampling.BILINEAR)"
-    if spec.resize == "squash":
-        return resized
-    return f"""\
+        square = f"assert image.shape[:2] == ({spec.image_size}, {spec.image_size})"
+    elif spec.resize != "squash":
+        square = f"""\
 side = {"min" if spec.resize == "crop" else "max"}(image.size)
 left, top = ((length - side) // 2 for length in image.size)
 image = image.crop((left, top, left + side, top + side))
-{resized}"""
+{square}"""
+    to_tensor = "[None, None]" if spec.channels == 1 else ".permute(2, 0, 1)[None]"
+    if enlarged > 1:
+        to_tensor += f".repeat_interleave({enlarged}, 2).repeat_interleave({enlarged}, 3)  # for timm's stem"
+    return f"""\
+{open_photo(spec.channels)}
+{square}
+image = torch.tensor(numpy.asarray(image)){to_tensor}
+mean, std = (torch.tensor(values)[:, None, None] for values in ({spec.mean}, {spec.std}))
+with torch.no_grad():
+    features = model((image / 255 - mean) / std)"""
 
 
 def model_card(
@@ -79,15 +91,9 @@ def model_card(
             rows.append((title, top1, top5, f"{measure['num_images']:,}", protocol))
         accuracy = "\n".join(f"| {' | '.join(cells)} |" for cells in rows) if result["measures"] else ""
         versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-        made = (
-            f"Trained on {result['hardware']}, finished {result['finished']}, "
-            f"revision {result['git_revision'] or 'of an installed package'}, {versions}. "
-        )
-    terms = (
-        f"These weights: {license}. The terms of the training data apply too."
-        if license
-        else "*Not stated, so others may not use these weights. The terms of the training data apply too.*"
-    )
+        revision = result["git_revision"] or "of an installed package"
+        made = f"Trained on {result['hardware']}, finished {result['finished']}, revision {revision}, {versions}. "
+    terms = f"These weights: {license}." if license else "*Not stated, so others may not use these weights.*"
     return f"""\
 ---
 library_name: {written.library}
@@ -121,7 +127,7 @@ minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 {values}
 ## License
 
-{terms}
+{terms} The terms of the training data apply too.
 
 ## Provenance
 

@@ -69,12 +69,13 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         raise UserError(f"--to onnx needs {', '.join(missing)}. Install with: pip install 'contune[onnx]'")
     import onnxruntime
 
-    size, file = encoder.spec.image_size, str(folder / ONNX_FILE)
+    spec, file = encoder.spec, str(folder / ONNX_FILE)
+    size = spec.image_size
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about itself
         torch.onnx.export(
             Graph(encoder, classifier).eval(),
-            (torch.zeros(2, size + 3, size + 5, encoder.spec.channels, dtype=torch.uint8),),
+            (torch.zeros(2, size + 3, size + 5, spec.channels, dtype=torch.uint8),),
             file,
             input_names=["images"],
             output_names=["features"] if classifier is None else ["features", "probabilities"],
@@ -83,35 +84,33 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
             external_data=False,
             verbose=False,
         )
+    imports, classes = "numpy, onnxruntime", ""
     if classifier is not None:
         (folder / CLASSES_FILE).write_text(json.dumps(classifier.class_names) + "\n", encoding="utf-8")
+        imports = f"json, pathlib, {imports}"
+        classes = f"""\
+(probabilities,) = session.run(["probabilities"], {{"images": images}})
+name = json.loads(pathlib.Path("{CLASSES_FILE}").read_text("utf-8"))[probabilities[0].argmax()]
+"""
+    usage = f"""\
+```python
+import {imports}
+{open_photo(spec.channels)}
+
+session = onnxruntime.InferenceSession("{ONNX_FILE}")
+images = numpy.asarray(image){"[None, :, :, None]" if spec.channels == 1 else "[None]"}
+(features,) = session.run(["features"], {{"images": images}})
+{classes}```
+
+`images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph makes them
+{size}×{size} pixels ({spec.resize}, bilinear, antialiased) and normalizes them. `features` is
+(batch, {encoder.num_features}).
+For a resized image a gray level may round differently than in PyTorch, which changes later digits of a feature.
+"""
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
 
     def outputs(images_NCHW: Tensor) -> list[Tensor]:
         found = session.run(None, {"images": images_NCHW.permute(0, 2, 3, 1).contiguous().numpy()})
         return [torch.from_numpy(output) for output in found]
 
-    return Written(usage=_usage(encoder, has_classes=classifier is not None), library="onnx", outputs=outputs)
-
-
-def _usage(encoder: ImageEncoder, *, has_classes: bool) -> str:
-    spec = encoder.spec
-    classes = f"""\
-(probabilities,) = session.run(["probabilities"], {{"images": images}})
-name = json.loads(pathlib.Path("{CLASSES_FILE}").read_text("utf-8"))[probabilities[0].argmax()]
-"""
-    return f"""\
-```python
-import {"json, pathlib, " if has_classes else ""}numpy, onnxruntime
-{open_photo(spec.channels)}
-
-session = onnxruntime.InferenceSession("{ONNX_FILE}")
-images = numpy.asarray(image){"[None, :, :, None]" if spec.channels == 1 else "[None]"}
-(features,) = session.run(["features"], {{"images": images}})
-{classes if has_classes else ""}```
-
-`images` is uint8 (batch, height, width, {spec.channels}), of any size: the graph makes them
-{spec.image_size}×{spec.image_size} pixels ({spec.resize}, bilinear, antialiased) and normalizes them. `features` is
-(batch, {encoder.num_features}).
-For a resized image a gray level may round differently than in PyTorch, which changes later digits of a feature.
-"""
+    return Written(usage=usage, library="onnx", outputs=outputs)

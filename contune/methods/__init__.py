@@ -1,6 +1,6 @@
 """The methods, one file each or one for a family. METHODS is their registry. Importing this file imports no torch."""
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from contune.errors import check_known
@@ -34,6 +34,5 @@ METHODS = {
 
 def find_method(name: str) -> "type[Method]":
     check_known("method", name, METHODS)
-    module, _, class_name = METHODS[name].partition(":")
-    method: type[Method] = getattr(import_module(f"contune.methods.{module}"), class_name)
+    method: type[Method] = resolve_name(f"contune.methods.{METHODS[name]}")
     return method

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby, permutations
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -35,24 +36,6 @@ class Output:
     """Detached tensors that `after_step` needs. A compiled forward pass cannot store them on the method."""
 
 
-@dataclass(frozen=True)
-class ParameterGroup:
-    """Parameters that share a learning rate."""
-
-    parameters: list[nn.Parameter]
-    constant: bool = False
-    """Keep the rate at optim.lr instead of following the schedule."""
-
-
-@dataclass(frozen=True)
-class Guess:
-    """The loss of a method that predicts the same for every image: training may get stuck there."""
-
-    loss: float
-    advice: str
-    """Settings that help to leave it."""
-
-
 class Method(nn.Module):
     """The base of all methods. The fields of its `Settings` are the `method.*` settings of the command line."""
 
@@ -60,10 +43,8 @@ class Method(nn.Module):
     class Settings:
         """The settings of a method, with their defaults."""
 
-        @property
-        def needs_labels(self) -> bool:
-            """Whether training with these settings needs labels."""
-            return True
+        needs_labels = True
+        """Whether training with these settings needs labels."""
 
     settings: Settings
     epoch: Tensor
@@ -78,8 +59,9 @@ class Method(nn.Module):
     """Whether an image has several labels: then each class is a question of its own."""
     class_weights_K: Tensor | None
     """How much a row of each class counts in the loss, for imbalanced classes; None: all the same."""
-    guess: Guess | None = None
-    """For methods that predict prototypes; None where no such loss is known."""
+
+    constant_rate: ClassVar[tuple[str, ...]] = ()
+    """Parameters whose names begin so keep the rate optim.lr instead of following the schedule."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__()
@@ -98,26 +80,32 @@ class Method(nn.Module):
     def after_step(self, output: Output) -> None:
         """Called after each optimizer step with the output of `forward`, to update a momentum encoder or a queue."""
 
-    def parameter_groups(self) -> list[ParameterGroup]:
-        """All trained parameters, in several groups if some have their own learning rate."""
-        return [ParameterGroup([parameter for parameter in self.parameters() if parameter.requires_grad])]
-
     def set_time(self, epoch: float, epochs: int) -> None:
         """Called before each step: `epoch` of `epochs` epochs are completed."""
         self.epoch.fill_(epoch)
         self.share.fill_(epoch / max(epochs, 1))
 
-    def encode(self, views: Sequence[Tensor]) -> Tensor:
-        return encode(self.encoder, views, self.micro_batch)
+    def encode(self, views: Sequence[Tensor], encoder: nn.Module | None = None) -> Tensor:
+        """Features of all views, stacked, from the trained encoder or another.
+
+        Neighboring views of one size pass together, so batch-norm sees them together.
+        """
+        encoder = self.encoder if encoder is None else encoder
+        if self.micro_batch:
+            return torch.cat([encode_in_chunks(encoder, view, micro_batch=self.micro_batch) for view in views])
+        parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 @dataclass(kw_only=True)
 class WithoutLabels(Method.Settings):
     """The settings of a method that learns from images alone."""
 
-    @property
-    def needs_labels(self) -> bool:
-        return False
+    needs_labels = False
+    projector_hidden: int = ranged(2048, low=1)
+    """Size of the projector's hidden layers."""
+    projector_dim: int = ranged(2048, low=1)
+    """Size of the embedding that the loss sees."""
 
 
 class MomentumMethod(Method):
@@ -126,9 +114,7 @@ class MomentumMethod(Method):
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
         projector_hidden: int = ranged(4096, low=1)
-        """Size of the projector's hidden layers."""
         projector_dim: int = ranged(256, low=1)
-        """Size of the embedding that the loss sees."""
         momentum: float = ranged(0.99, low=0.0, high=1.0)
         """Momentum of the slow copies in the first step. It follows a cosine to last_momentum."""
         last_momentum: float = ranged(1.0, low=0.0, high=1.0)
@@ -141,14 +127,6 @@ class MomentumMethod(Method):
         first, last = self.settings.momentum, self.settings.last_momentum
         momentum = last - (last - first) * (1 + torch.cos(torch.pi * self.share)) / 2
         ema_update(copies, nn.ModuleList(leaders), momentum)
-
-
-def encode(encoder: nn.Module, views: Sequence[Tensor], micro_batch: int = 0) -> Tensor:
-    """Features of all views, stacked. Neighboring views of one size pass together, so batch-norm sees them together."""
-    if micro_batch:
-        return torch.cat([encode_in_chunks(encoder, view, micro_batch=micro_batch) for view in views])
-    parts = [encoder(torch.cat(list(group))) for _, group in groupby(views, key=lambda view: view.shape[-2:])]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tensor:
@@ -164,8 +142,6 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tens
     the batch, and updates its running statistics only the first time. Dropout repeats its random numbers. Works under
     autocast; with DistributedDataParallel call it inside the module that is wrapped.
     """
-    if micro_batch < 1:
-        raise UserError(f"micro_batch must be 1 or more, got {micro_batch}")
     chunks = x.split(micro_batch)
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([encoder(chunk) for chunk in chunks])
@@ -189,10 +165,7 @@ def unchanged_buffers(module: nn.Module) -> Iterator[None]:
 
 def check_views(views: Sequence[Tensor], at_least: int = 2) -> None:
     if len(views) < at_least:
-        raise UserError(
-            f"this method compares {at_least} or more views of each image and got {len(views)}. "
-            f"Set augment.views={at_least} or more."
-        )
+        raise UserError(f"this method compares views of an image and got {len(views)}; set augment.views={at_least}")
 
 
 def ordered_pairs(views: Sequence[Tensor]) -> list[tuple[int, int]]:
@@ -206,13 +179,6 @@ def labels_of_views(labels_B: Tensor | None, views: Sequence[Tensor]) -> Tensor:
     if labels_B is None:
         raise UserError("this method needs labels and the batch has none. tcl and simclr can train without labels.")
     return labels_B.repeat(len(views), *[1] * (labels_B.dim() - 1))
-
-
-def ids_of_views(views: Sequence[Tensor]) -> Tensor:
-    """For each row of the stacked views, an integer that only the views of one image share, across all processes."""
-    num = views[0].shape[0]
-    ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
-    return ids_B.repeat(len(views))
 
 
 def classification_loss(

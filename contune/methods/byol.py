@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contune.methods.base import MomentumMethod, Output, encode, ordered_pairs
+from contune.methods.base import MomentumMethod, Output, ordered_pairs
 from contune.methods.simsiam import negative_cosine_loss
 from contune.models.heads import ema_copy, mlp
 from contune.settings import ranged
@@ -42,7 +42,7 @@ class BYOL(MomentumMethod):
         q_VBD = self.predictor(self.projector(features_ND)).unflatten(0, (len(views), -1))
         with torch.no_grad():
             target_encoder, target_projector = self.target.children()
-            z_VBD = target_projector(encode(target_encoder, views, self.micro_batch)).unflatten(0, (len(views), -1))
+            z_VBD = target_projector(self.encode(views, target_encoder)).unflatten(0, (len(views), -1))
         loss = 2 * torch.stack([regression_loss(q_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
 

@@ -3,7 +3,6 @@
 Shapes: N = V · B rows, B images, V views of each, of which the first T are global; K prototypes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import distributed
-from contune.methods.base import Guess, MomentumMethod, Output, at_least_float32, check_views, encode
+from contune.methods.base import MomentumMethod, Output, at_least_float32, check_views
 from contune.models.heads import Prototypes, ema_copy, mlp
 from contune.settings import ranged
 
@@ -58,23 +57,25 @@ class DINO(MomentumMethod):
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         self.teacher = ema_copy(nn.ModuleList([self.encoder, self.projector, self.prototypes]))
         self.register_buffer("centre_K", torch.zeros(settings.num_prototypes))
-        advice = "a longer method.teacher_warmup_epochs or a lower method.teacher_temperature"
-        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         num_global = self.settings.global_views
         check_views(views, num_global)
         with torch.no_grad():
             encoder, projector, prototypes = self.teacher.children()
-            teacher_NK = prototypes(projector(encode(encoder, views[:num_global], self.micro_batch)))
+            teacher_NK = prototypes(projector(self.encode(views[:num_global], encoder)))
         features_ND = self.encode(views)
         student_NK = self.prototypes(self.projector(features_ND))
+        temperature: float | Tensor = self.settings.teacher_temperature
+        if warmup := self.settings.teacher_warmup_epochs:  # step by step; the authors raise it once per epoch
+            first = self.settings.first_teacher_temperature
+            temperature = first + (self.epoch / warmup).clamp(max=1) * (temperature - first)
         loss = dino_loss(
             student_NK.unflatten(0, (len(views), -1)),
             teacher_NK.unflatten(0, (num_global, -1)),
             self.centre_K,
             student_temperature=self.settings.temperature,
-            teacher_temperature=self._teacher_temperature(),
+            teacher_temperature=temperature,
         )
         return Output(loss=loss, features_ND=features_ND.detach(), state={"teacher_K": teacher_NK.mean(dim=0)})
 
@@ -83,14 +84,6 @@ class DINO(MomentumMethod):
         self.prototypes.after_step(self.epoch)
         self.follow(self.teacher, self.encoder, self.projector, self.prototypes)
         self.centre_K.lerp_(distributed.mean(output.state["teacher_K"]), 1 - self.settings.centre_momentum)
-
-    def _teacher_temperature(self) -> float | Tensor:
-        """The authors raise it once per epoch. We raise it at every step, to the same end."""
-        first, last = self.settings.first_teacher_temperature, self.settings.teacher_temperature
-        if not self.settings.teacher_warmup_epochs:
-            return last
-        done = (self.epoch / self.settings.teacher_warmup_epochs).clamp(max=1)
-        return first + done * (last - first)
 
 
 def dino_loss(
@@ -106,20 +99,13 @@ def dino_loss(
         for each global view t, each other view v ≠ t, each image b:
             loss_tvb = - Σ_k softmax((teacher_tb - centre) / τ_t)_k · log softmax(student_vb / τ_s)_k
 
+    The center keeps one output from winning everywhere. A low τ_t keeps the targets from becoming uniform.
     student_VBK: outputs for all views, the global views first. teacher_TBK: outputs for the T global views.
     """
-    targets_TBK = dino_targets(teacher_TBK, centre_K, temperature=teacher_temperature)
-    return other_views_loss(targets_TBK, at_least_float32(student_VBK) / student_temperature)
-
-
-def dino_targets(teacher_TBK: Tensor, centre_K: Tensor, *, temperature: float | Tensor) -> Tensor:
-    """The teacher's outputs, centered and sharpened: softmax((teacher - centre) / τ_t), algorithm 1 of the paper.
-
-    The center keeps one output from winning everywhere. A low temperature keeps outputs from becoming uniform.
-    """
-    with torch.autocast(teacher_TBK.device.type, enabled=False):
+    with torch.autocast(student_VBK.device.type, enabled=False):
         teacher_TBK = at_least_float32(teacher_TBK.detach())
-        return ((teacher_TBK - centre_K.to(teacher_TBK.dtype)) / temperature).softmax(dim=2)
+        targets_TBK = ((teacher_TBK - centre_K.to(teacher_TBK.dtype)) / teacher_temperature).softmax(dim=2)
+        return other_views_loss(targets_TBK, at_least_float32(student_VBK) / student_temperature)
 
 
 def other_views_loss(targets_TBK: Tensor, logits_VBK: Tensor) -> Tensor:

@@ -5,13 +5,14 @@ Shapes: B images, V views of each, N = V · B rows, D embedding size, K keys in 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp
-from contune.methods.base import MomentumMethod, Output, encode, ordered_pairs, unit_rows
+from contune.methods.base import MomentumMethod, Output, ordered_pairs, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
@@ -41,6 +42,8 @@ class MoCoV2(MomentumMethod):
         last_momentum: float = ranged(0.999, low=0.0, high=1.0)
 
     settings: Settings
+    queues: Any
+    """A ModuleList of one `Queue` for each of the first two views."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -49,28 +52,23 @@ class MoCoV2(MomentumMethod):
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(NUM_QUEUES))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(views)
+        pairs, temperature = ordered_pairs(views), self.settings.temperature
         features_ND = self.encode(views)
         q_VBD = self.projector(features_ND).unflatten(0, (len(views), -1))
         with torch.no_grad():
             key_encoder, key_projector = self.key_networks.children()
-            k_ND = F.normalize(key_projector(encode(key_encoder, views, self.micro_batch)).float(), dim=1)
+            k_ND = F.normalize(key_projector(self.encode(views, key_encoder)).float(), dim=1)
             k_VBD = k_ND.unflatten(0, (len(views), -1))
         losses = [
-            infonce_loss(q_VBD[i], k_VBD[j], self._queue(j).values_KD, temperature=self.settings.temperature)
+            infonce_loss(q_VBD[i], k_VBD[j], self.queues[j % NUM_QUEUES].values_KD, temperature=temperature)
             for i, j in pairs
         ]
         return Output(loss=torch.stack(losses).mean(), features_ND=features_ND.detach(), state={"k_VBD": k_VBD})
 
     def after_step(self, output: Output) -> None:
         for view, k_BD in enumerate(output.state["k_VBD"]):
-            self._queue(view).push(k_BD)
+            self.queues[view % NUM_QUEUES].push(k_BD)
         self.follow(self.key_networks, self.encoder, self.projector)
-
-    def _queue(self, view: int) -> Queue:
-        queue = self.queues[view % NUM_QUEUES]
-        assert isinstance(queue, Queue)
-        return queue
 
 
 def infonce_loss(queries_BD: Tensor, keys_BD: Tensor, queue_KD: Tensor, *, temperature: float = 0.2) -> Tensor:

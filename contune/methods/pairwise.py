@@ -7,20 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from contune import distributed
 from contune.errors import UserError
 from contune.kernels import LossSettings
-from contune.methods.base import (
-    Method,
-    Output,
-    classification_loss,
-    ids_of_views,
-    labels_of_views,
-    row_weights,
-    top1,
-)
+from contune.methods.base import Method, Output, classification_loss, labels_of_views, row_weights, top1
 from contune.models.heads import mlp
 from contune.settings import ranged
 
@@ -91,7 +84,12 @@ class PairwiseMethod(Method):
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         features_ND = self.encode(views)
-        groups_N = labels_of_views(labels_B, views) if self.settings.needs_labels else ids_of_views(views)
+        if self.settings.needs_labels:
+            groups_N = labels_of_views(labels_B, views)
+        else:  # an integer that only the views of one image share, across all processes
+            num = len(views[0])
+            ids_B = torch.arange(num, device=views[0].device) + distributed.rank() * num
+            groups_N = ids_B.repeat(len(views))
         z_ND = self.projector(features_ND)
         compared = {"z_ND": z_ND.detach(), "groups_N": groups_N}
         metrics, weights_K = {}, self.class_weights_K

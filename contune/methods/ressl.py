@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.kernels.queue import log_sum_exp, mean_place
-from contune.methods.base import MomentumMethod, Output, check_views, encode, unit_rows
+from contune.methods.base import MomentumMethod, Output, check_views, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
 
@@ -46,19 +46,13 @@ class ReSSL(MomentumMethod):
         features_ND = self.encode(strong)
         with torch.no_grad():
             teacher_encoder, teacher_projector = self.teacher.children()
-            teacher_features_BD = encode(teacher_encoder, [weak], self.micro_batch)
+            teacher_features_BD = self.encode([weak], teacher_encoder)
             k_BD = F.normalize(teacher_projector(teacher_features_BD).float(), dim=1)
         q_VBD = self.projector(features_ND).unflatten(0, (len(strong), -1))
-        temperatures = {
-            "temperature": self.settings.temperature,
-            "key_temperature": self.settings.teacher_temperature,
-        }
+        temperatures = {"temperature": self.settings.temperature, "key_temperature": self.settings.teacher_temperature}
         losses = [relation_loss(q_BD, k_BD, self.queue.values_KD, **temperatures) for q_BD in q_VBD]
-        return Output(
-            loss=torch.stack(losses).mean(),
-            features_ND=torch.cat([features_ND.detach(), teacher_features_BD]),
-            state={"k_BD": k_BD},
-        )
+        features_ND = torch.cat([features_ND.detach(), teacher_features_BD])
+        return Output(loss=torch.stack(losses).mean(), features_ND=features_ND, state={"k_BD": k_BD})
 
     def after_step(self, output: Output) -> None:
         self.queue.push(output.state["k_BD"])

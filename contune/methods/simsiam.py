@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from contune.methods.base import Method, Output, ParameterGroup, WithoutLabels, ordered_pairs, unit_rows
+from contune.methods.base import Method, Output, WithoutLabels, ordered_pairs, unit_rows
 from contune.models.heads import mlp
 from contune.settings import ranged
 
@@ -19,14 +19,11 @@ class SimSiam(Method):
 
     @dataclass(kw_only=True)
     class Settings(WithoutLabels):
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's two hidden layers."""
-        projector_dim: int = ranged(2048, low=1)
-        """Size of the embedding that the loss sees."""
         predictor_hidden: int = ranged(512, low=1)
         """Size of the predictor's bottleneck, a quarter of the embedding's in the paper."""
 
     settings: Settings
+    constant_rate = ("predictor.",)  # it "should adapt to the latest representations"
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -42,13 +39,6 @@ class SimSiam(Method):
         z_VBD = z_ND.detach().unflatten(0, (len(views), -1))
         loss = torch.stack([negative_cosine_loss(p_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
-
-    def parameter_groups(self) -> list[ParameterGroup]:
-        """The predictor's rate does not decay: it "should adapt to the latest representations"."""
-        return [
-            ParameterGroup([*self.encoder.parameters(), *self.projector.parameters()]),
-            ParameterGroup(list(self.predictor.parameters()), constant=True),
-        ]
 
 
 def negative_cosine_loss(predictions_ND: Tensor, targets_ND: Tensor) -> Tensor:

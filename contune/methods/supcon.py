@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from contune import losses
 from contune.kernels import LossSettings
 from contune.losses.dispatch import VARIANTS
-from contune.methods.base import WithoutLabels
 from contune.methods.pairwise import PairwiseMethod, SoftmaxMethod
 from contune.settings import one_of, ranged
 
@@ -60,7 +59,8 @@ class SimCLR(SoftmaxMethod):
     """NT-Xent between the views of each image (Chen et al. 2020), with the head of the paper's comparison."""
 
     @dataclass(kw_only=True)
-    class Settings(WithoutLabels, SoftmaxMethod.Settings):
+    class Settings(SoftmaxMethod.Settings):
+        needs_labels = False
         temperature: float = ranged(0.2, above=0.0)
         projector_hidden: int | None = ranged(2048, low=1)
         projector_dim: int = ranged(256, low=1)

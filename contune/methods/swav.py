@@ -3,9 +3,9 @@
 Shapes: N rows, B images, V views of each, of which the first T are global; D embedding size, K prototypes.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.kernels.fused import wide_product
-from contune.methods.base import Guess, Method, Output, WithoutLabels, at_least_float32, check_views
+from contune.methods.base import Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.methods.dino import other_views_loss
 from contune.models.heads import Prototypes, Queue, mlp
 from contune.settings import ranged
@@ -44,16 +44,15 @@ class SwAV(Method):
         """The epoch from which the queue is used, once it is full."""
         frozen_epochs: float = ranged(2.0, low=0.0)
         """Epochs for which the prototypes keep their initial values."""
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layer."""
         projector_dim: int = ranged(128, low=1)
-        """Size of the embedding that is compared with the prototypes."""
         num_prototypes: int = ranged(3000, low=2)
         """Number of prototypes."""
         global_views: int = ranged(2, low=2)
         """The first views, which are assigned. The others, which may be small crops, only predict."""
 
     settings: Settings
+    queues: Any
+    """A ModuleList of one `Queue` for each global view."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -61,8 +60,6 @@ class SwAV(Method):
         self.prototypes = Prototypes(settings.projector_dim, settings.num_prototypes, settings.frozen_epochs)
         num_queues = settings.global_views if settings.queue_size else 0
         self.queues = nn.ModuleList(Queue(settings.queue_size, settings.projector_dim) for _ in range(num_queues))
-        advice = f"a lower method.epsilon than {settings.epsilon:g}"
-        self.guess = Guess(math.log(settings.num_prototypes), advice)
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
         check_views(views, self.settings.global_views)
@@ -70,7 +67,7 @@ class SwAV(Method):
         projected_ND = self.projector(features_ND)
         # In float32 also under autocast, because temperatures are low.
         with torch.autocast(features_ND.device.type, enabled=False):
-            c_KD = self.prototypes.directions_KD
+            c_KD = F.normalize(self.prototypes.weight, dim=1)
             z_ND = F.normalize(projected_ND.to(c_KD.dtype), dim=1)
             scores_VBK = (z_ND @ c_KD.T).unflatten(0, (len(views), -1))
             z_TBD = z_ND.detach().unflatten(0, (len(views), -1))[: self.settings.global_views]
@@ -81,7 +78,7 @@ class SwAV(Method):
     @torch.no_grad()
     def after_step(self, output: Output) -> None:
         self.prototypes.after_step(self.epoch)
-        for queue, z_BD in zip(self._queues(), output.state["z_TBD"], strict=False):
+        for queue, z_BD in zip(self.queues, output.state["z_TBD"], strict=False):
             queue.push(z_BD)
 
     @torch.no_grad()
@@ -89,12 +86,13 @@ class SwAV(Method):
         """Assigns each view's rows together with those of all processes and, from queue_epoch on, the view's queue."""
         parts = [distributed.gather(z_TBD.transpose(0, 1)).transpose(0, 1)]
         weights = [torch.ones_like(parts[0][..., 0])]
-        if queues := self._queues():
+        if len(self.queues):
             # The queue always takes part, with weight 0 before its epoch, so that every step runs the same operations.
-            is_full_T = torch.stack([queue.is_full for queue in queues])
+            size = self.settings.queue_size
+            is_full_T = torch.stack([queue.num_seen for queue in self.queues]) == size
             in_use_T1 = ((self.epoch >= self.settings.queue_epoch) & is_full_T).unsqueeze(1)
-            weights.append(in_use_T1.expand(-1, self.settings.queue_size))
-            parts.append(torch.stack([queue.values_KD for queue in queues]))
+            weights.append(in_use_T1.expand(-1, size))
+            parts.append(torch.stack([queue.values_KD for queue in self.queues]))
         num = z_TBD.shape[1]
         start = distributed.rank() * num
         return sinkhorn(
@@ -105,9 +103,6 @@ class SwAV(Method):
             epsilon=self.settings.epsilon,
             num_iterations=self.settings.sinkhorn_iterations,
         )
-
-    def _queues(self) -> list[Queue]:
-        return [queue for queue in self.queues if isinstance(queue, Queue)]
 
 
 @torch.no_grad()

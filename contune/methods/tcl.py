@@ -28,7 +28,7 @@ class TCL(SoftmaxMethod):
         """Positives share a label. false: positives are views of one image."""
 
         @property
-        def needs_labels(self) -> bool:
+        def needs_labels(self) -> bool:  # type: ignore[override]  # follows another setting
             return self.supervised
 
         @property

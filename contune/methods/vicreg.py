@@ -28,10 +28,8 @@ class VICReg(ViewPairMethod):
     settings: Settings
 
     def view_loss(self, z1_BD: Tensor, z2_BD: Tensor) -> Tensor:
-        weights = self.settings
-        return vicreg_loss(
-            z1_BD, z2_BD, invariance=weights.invariance, variance=weights.variance, covariance=weights.covariance
-        )
+        w = self.settings
+        return vicreg_loss(z1_BD, z2_BD, invariance=w.invariance, variance=w.variance, covariance=w.covariance)
 
 
 def vicreg_loss(

@@ -4,7 +4,6 @@ Shapes: B images, N rows of all stacked views, V views, D embedding size; 2 wher
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.methods.base import Method, Output, WithoutLabels, at_least_float32, check_views
 from contune.models.heads import mlp
-from contune.settings import ranged
 
 
 class ViewPairMethod(Method):
@@ -23,12 +21,8 @@ class ViewPairMethod(Method):
     None of these losses changes if all embeddings shift, so the projector's last layer has no bias.
     """
 
-    @dataclass(kw_only=True)
     class Settings(WithoutLabels):
-        projector_hidden: int = ranged(2048, low=1)
-        """Size of the projector's hidden layers."""
-        projector_dim: int = ranged(2048, low=1)
-        """Size of the embedding that the loss sees."""
+        """The sizes of the projector."""
 
     settings: Settings
     num_hidden = 2
@@ -53,15 +47,10 @@ class ViewPairMethod(Method):
         return Output(loss=torch.stack(losses).mean(), features_ND=features_ND.detach())
 
 
-def standardized(z_BD: Tensor) -> Tensor:
-    """Every dimension with mean 0 and variance 1 over the batch. A constant dimension becomes 0."""
-    return F.batch_norm(z_BD, None, None, training=True)
-
-
-def standardized_views(z1_BD: Tensor, z2_BD: Tensor) -> Tensor:
-    """Both views, each standardized by itself: (2, B, D)."""
-    z_B2D: Tensor = standardized(torch.cat([z1_BD, z2_BD], dim=1)).unflatten(1, (2, -1))
-    return z_B2D.transpose(0, 1)
+def standardized_views(*views: Tensor) -> Tensor:
+    """(V, B, D): every dimension of every view has mean 0 and variance 1 over the batch. A constant one becomes 0."""
+    z_BD = F.batch_norm(torch.cat(views, dim=1), None, None, training=True)
+    return z_BD.unflatten(1, (len(views), -1)).transpose(0, 1)  # type: ignore[no-any-return]
 
 
 def has_many_dimensions(num: int, dim: int) -> bool:

@@ -67,10 +67,8 @@ def whiten(z: Tensor) -> Tensor:
     """
     num, dim = z.shape[-2:]
     if num <= dim:
-        raise UserError(
-            f"whitening needs more than {dim} embeddings of size {dim} and got {num}. Raise optim.batch_images or "
-            "method.whitening_size, or lower method.projector_dim."
-        )
+        fix = "raise optim.batch_images or method.whitening_size, or lower method.projector_dim"
+        raise UserError(f"whitening needs more than {dim} embeddings of size {dim} and got {num}; {fix}")
     centered = z - z.mean(dim=-2, keepdim=True)
     covariance = centered.mT @ centered / (num - 1)
     trace = covariance.diagonal(dim1=-2, dim2=-1).sum(dim=-1)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from contune import device  # `device.timm` imports timm on first use: it takes seconds
-from contune.config import NORMS, STEMS
-from contune.errors import UserError, check_known, unknown
+from contune.errors import UserError, unknown
 
 RESNET_MINI = "resnet-mini"
 MINI = {"layers": [1, 1, 1, 1], "channels": [32, 64, 128, 256]}
@@ -18,8 +17,6 @@ SMALL_IMAGE = 32
 """`stem=auto` builds the 3×3 stem for images of up to this many pixels per side."""
 OWN_MODULE = "module:"
 """What the name of an encoder begins with that is a module of the user."""
-TOO_SMALL = (RuntimeError, ValueError, AssertionError, ArithmeticError, LookupError)
-"""What timm's model families raise if an image is too small for them."""
 
 
 def build_encoder(
@@ -40,28 +37,27 @@ def build_encoder(
     norm: for ResNets. `group` replaces batch-norm, for batches that are too small for it.
     own: use a copy of this module instead. Name, stem and norm do not matter then.
     """
-    check_known("stem", stem, STEMS)
-    check_known("norm", norm, NORMS)
     if own is None:
         check_encoder_name(name)
+        if norm != "batch" and not name.startswith("resnet"):
+            raise UserError(f"norm={norm} works for ResNets only, and {name} is not one. Set model.norm=batch.")
     try:
-        if own is not None:
-            encoder = deepcopy(own).cpu()
-        else:
-            encoder = _create(name, channels=channels, image_size=image_size, norm=norm)
-            if stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE):
-                _use_cifar_stem(encoder, name, channels, required=stem == "cifar")
+        encoder = deepcopy(own).cpu() if own is not None else _create(name, channels, image_size, norm)
+        wants_small_stem = own is None and (stem == "cifar" or (stem == "auto" and image_size <= SMALL_IMAGE))
+        conv = getattr(encoder, "conv1", None)
+        if wants_small_stem and isinstance(encoder, device.timm.models.resnet.ResNet) and isinstance(conv, nn.Conv2d):
+            encoder.conv1 = nn.Conv2d(channels, conv.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
+            nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
+            encoder.maxpool = nn.Identity()
         # By a trial: for some families of timm, num_features is not the width of the output.
         with torch.no_grad():
             features_ND: Tensor = encoder.eval()(torch.zeros(1, channels, image_size, image_size))
-    except UserError:
-        raise
-    except TOO_SMALL as error:
+    except Exception as error:  # each family of timm has its own for images that are too small
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{name} cannot take images of {image_size} pixels ({reason}). Set a larger data.image_size or another "
-            "model.encoder."
-        ) from error
+        fix = "set a larger data.image_size or another model.encoder"
+        raise UserError(f"{name} cannot take images of {image_size} pixels ({reason}); {fix}") from error
+    if own is None and stem == "cifar" and not has_small_stem(encoder):
+        raise UserError(f"stem=cifar is for ResNets that begin with one convolution; set model.stem=auto for {name}")
     if features_ND.dim() != 2:
         raise UserError(f"{name} returns {tuple(features_ND.shape)} for an image instead of one row of features.")
     encoder.num_features = features_ND.shape[1]  # type: ignore[assignment]  # torch types attributes as modules
@@ -71,44 +67,28 @@ def build_encoder(
 def check_encoder_name(name: str) -> None:
     if name.startswith(OWN_MODULE):
         kind = name.removeprefix(OWN_MODULE).rpartition("-")[0]
-        raise UserError(
-            f"this encoder is a module of your own, {kind}, which contune cannot build. In Python, pass one: "
-            f"contune.load_encoder(RUN, encoder={kind}(...))."
-        )
+        fix = f"in Python, pass one: contune.load_encoder(RUN, encoder={kind}(...))"
+        raise UserError(f"this encoder is a module of your own, {kind}, which contune cannot build; {fix}")
     if name != RESNET_MINI and not device.timm.is_model(name):
         raise unknown("encoder", name, [RESNET_MINI, *device.timm.list_models()])
 
 
-def _create(name: str, *, channels: int, image_size: int, norm: str) -> nn.Module:
+def _create(name: str, channels: int, image_size: int, norm: str) -> nn.Module:
     options: dict[str, Any] = {"num_classes": 0, "in_chans": channels}
-    if name == RESNET_MINI:
-        name, options = "resnet18", options | MINI
     if norm == "group":
         options["norm_layer"] = partial(device.timm.layers.GroupNorm, num_groups=8)
+    if name == RESNET_MINI:
+        name, options = "resnet18", options | MINI
     model: nn.Module
     if name.startswith("resnet"):
         # The authors' ResNets, like torchvision's, start their residual branches at full strength.
         model = device.timm.create_model(name, zero_init_last=False, **options)
-    elif norm != "batch":
-        raise UserError(f"norm={norm} works for ResNets only, and {name} is not one. Set model.norm=batch.")
     else:
         try:
             model = device.timm.create_model(name, img_size=image_size, **options)
         except TypeError:  # convolutional models take any size and no such argument
             model = device.timm.create_model(name, **options)
     return model
-
-
-def _use_cifar_stem(encoder: nn.Module, name: str, channels: int, *, required: bool) -> None:
-    if not (isinstance(encoder, device.timm.models.resnet.ResNet) and isinstance(encoder.conv1, nn.Conv2d)):
-        if required:
-            raise UserError(
-                f"stem=cifar works for ResNets that begin with one convolution. Set model.stem=auto for {name}."
-            )
-        return
-    encoder.conv1 = nn.Conv2d(channels, encoder.conv1.out_channels, kernel_size=3, stride=1, padding=1, bias=False)
-    nn.init.kaiming_normal_(encoder.conv1.weight, mode="fan_out", nonlinearity="relu")
-    encoder.maxpool = nn.Identity()
 
 
 def has_small_stem(encoder: nn.Module) -> bool:

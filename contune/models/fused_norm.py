@@ -6,7 +6,6 @@ batch-norm reads it twice. Fused, they read it twice and write it once.
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -21,43 +20,13 @@ class FusedNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor, residual: Tensor | None = None, relu: bool = False) -> Tensor:
         has_kernels = HAS_TRITON and (x.is_cuda or interprets_triton())
         if self.training and has_kernels and x.numel() > x.shape[1]:  # torch raises for a single value per channel
-            return _NormAct.apply(x, residual, self.weight, self.bias, self, relu)  # type: ignore[no-untyped-call,no-any-return]  # torch leaves it untyped
+            from contune.models.norm_kernels import NormAct  # needs triton, which a CPU-only torch does not bring
+
+            return NormAct.apply(x, residual, self.weight, self.bias, self, relu)  # type: ignore[no-untyped-call,no-any-return]  # torch leaves it untyped
         y: Tensor = super().forward(x)
         if residual is not None:
             y = y + residual
         return F.relu(y) if relu else y
-
-
-class _NormAct(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, residual: Tensor | None, weight_C: Tensor, bias_C: Tensor, norm: FusedNorm, relu: bool
-    ) -> Tensor:
-        from contune.models import norm_kernels  # needs triton, which a CPU-only torch does not bring
-
-        x = x.contiguous(memory_format=torch.channels_last)
-        if residual is not None:
-            residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        y, mean_C, rstd_C = norm_kernels.forward(
-            x, residual, weight_C, bias_C, norm.running_mean, norm.running_var, norm.num_batches_tracked,
-            momentum=norm.momentum or 0.0, eps=norm.eps, relu=relu,
-        )  # fmt: skip
-        ctx.save_for_backward(x, y if relu else None, weight_C, mean_C, rstd_C)
-        ctx.add = residual is not None
-        return y
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        from contune.models import norm_kernels
-
-        x, y, weight_C, mean_C, rstd_C = ctx.saved_tensors
-        g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
-        grads = norm_kernels.backward(g, x, y, weight_C, mean_C, rstd_C, add=ctx.add)
-        return *grads, None, None
 
 
 class _BasicBlock(_resnet.BasicBlock):  # type: ignore[misc]  # timm's is not known to mypy
@@ -92,36 +61,28 @@ _FUSED: dict[type[nn.Module], type[nn.Module]] = {
 }
 
 
+_PLAIN = {
+    nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Identity, nn.Sequential, nn.MaxPool2d, nn.Linear,
+    timm.layers.SelectAdaptivePool2d,
+}  # fmt: skip
+"""What these consist of, unless attention, dropout or a blur stands between convolution, batch-norm and ReLU."""
+
+
 def has_norms_to_fuse(model: nn.Module) -> bool:
     """Whether all parts of the ResNets in `model` can be fused. If only some can, compiling is faster."""
-    parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
-    return HAS_TRITON and bool(parts) and all(_is_fusable(part) for part in parts)
+    return bool(_parts_to_fuse(model))
 
 
 def fuse_norms(model: nn.Module) -> None:
     """Makes the plain ResNets of timm in `model` use `FusedNorm`. Weights and their names stay."""
-    for module in list(model.modules()):
-        if _is_fusable(module):
-            for norm in _norms(module):
+    for part in _parts_to_fuse(model):
+        part.__class__ = _FUSED[type(part)]
+        for norm in part.modules():
+            if type(norm) is nn.BatchNorm2d:
                 norm.__class__ = FusedNorm
-            module.__class__ = _FUSED[type(module)]
 
 
-def _norms(module: Any) -> list[nn.Module]:
-    """The norms of a block or a stem, including the shortcut's."""
-    shortcut = list(getattr(module, "downsample", None) or [])
-    own = [getattr(module, name, None) for name in ("bn1", "bn2", "bn3")]
-    return [norm for norm in (*own, *shortcut[-1:]) if norm is not None]
-
-
-def _is_fusable(module: Any) -> bool:
-    """Whether nothing stands between convolution, batch-norm and ReLU, such as attention or dropout."""
-    between = [getattr(module, name, None) for name in ("se", "drop_path", "drop_block", "aa")]
-    acts = [getattr(module, name, None) for name in ("act1", "act2", "act3")]
-    return (
-        type(module) in _FUSED
-        and all(part is None or type(part) is nn.Identity for part in between)
-        and all(act is None or type(act) is nn.ReLU for act in acts)
-        and all(type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats for norm in _norms(module))
-        and not getattr(module, "grad_checkpointing", False)
-    )
+def _parts_to_fuse(model: nn.Module) -> list[nn.Module]:
+    parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
+    plain = (type(part) in _FUSED and {*map(type, part.children())} <= _PLAIN for part in parts)
+    return parts if HAS_TRITON and all(plain) else []

@@ -22,7 +22,7 @@ class BatchNorm(nn.BatchNorm1d):
         if not self.training or distributed.world_size() == 1:
             return super().forward(x_ND)
         start = distributed.rank() * len(x_ND)
-        return super().forward(distributed.gather_and_sum(x_ND))[start : start + len(x_ND)]
+        return super().forward(distributed.gather(x_ND, sum_gradients=True))[start : start + len(x_ND)]
 
 
 def mlp(
@@ -67,11 +67,7 @@ class Prototypes(nn.Module):
     def forward(self, z_ND: Tensor) -> Tensor:
         """(N, K). In the precision of the weights also under autocast, because temperatures are low."""
         with torch.autocast(z_ND.device.type, enabled=False):
-            return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ self.directions_KD.T
-
-    @property
-    def directions_KD(self) -> Tensor:
-        return F.normalize(self.weight, dim=1)
+            return F.normalize(z_ND.to(self.weight.dtype), dim=1) @ F.normalize(self.weight, dim=1).T
 
     @torch.no_grad()
     def after_step(self, epoch: Tensor) -> None:
@@ -122,11 +118,6 @@ class Queue(nn.Module):
         self.register_buffer("values_KD", F.normalize(torch.randn(num_places, dim), dim=1))
         self.register_buffer("position", torch.zeros((), dtype=torch.int64))
         self.register_buffer("num_seen", torch.zeros((), dtype=torch.int64))
-
-    @property
-    def is_full(self) -> Tensor:
-        """Whether no random vector is left, on the device."""
-        return self.num_seen >= len(self.values_KD)
 
     @torch.no_grad()
     def push(self, rows_BD: Tensor) -> None:

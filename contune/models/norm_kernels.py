@@ -8,7 +8,6 @@ Without atomics the result has the same bits every time.
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 ROWS, CHANNELS, WARPS = 128, 64, 8
 """Size of a tile, and its warps."""
@@ -17,65 +16,67 @@ PROGRAMS = 264
 CHANNELS_TO_FINISH = 16
 
 
-def _splits(num_rows: int, num_channels: int) -> tuple[int, int]:
-    """How many programs share the rows of a channel, and how many rows each processes."""
-    wanted = max(1, PROGRAMS // triton.cdiv(num_channels, CHANNELS))
-    rows_each = triton.cdiv(triton.cdiv(num_rows, wanted), ROWS) * ROWS
-    return triton.cdiv(num_rows, rows_each), rows_each
-
-
-def forward(
-    x: Tensor, residual: Tensor | None, weight_C: Tensor, bias_C: Tensor, running_mean_C: Tensor,
-    running_var_C: Tensor, num_batches: Tensor, *, momentum: float, eps: float, relu: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """y, the batch's mean and 1 / its standard deviation. Updates the running statistics."""
+def _sizes(x):
+    """Rows, channels, how many programs share the rows of a channel, rows of each, and tiles side by side."""
     num_channels = x.shape[1]
-    num_rows = x.numel() // num_channels
-    num_splits, rows_each = _splits(num_rows, num_channels)
-    y = torch.empty_like(x)
-    mean_C, rstd_C = (torch.empty_like(weight_C) for _ in range(2))
-    partial = torch.empty(2, num_splits, num_channels, dtype=torch.float32, device=x.device)
-    columns = triton.cdiv(num_channels, CHANNELS)
-    _sums[(columns, num_splits)](
-        x, x, x, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
-        BACKWARD=False, RELU=False, R=ROWS, C=CHANNELS, num_warps=WARPS,
-    )  # fmt: skip
-    _finish_forward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
-        x, partial, mean_C, rstd_C, running_mean_C, running_var_C, num_batches, num_rows, num_channels, num_splits,
-        momentum, eps, S=triton.next_power_of_2(num_splits), C=CHANNELS_TO_FINISH,
-    )  # fmt: skip
-    _apply_forward[(triton.cdiv(num_rows, ROWS), columns)](
-        x, x if residual is None else residual, weight_C, bias_C, mean_C, rstd_C, y, num_rows, num_channels,
-        ADD=residual is not None, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
-    )  # fmt: skip
-    return y, mean_C, rstd_C
+    num_rows, columns = x.numel() // num_channels, triton.cdiv(num_channels, CHANNELS)
+    rows_each = triton.cdiv(triton.cdiv(num_rows, max(1, PROGRAMS // columns)), ROWS) * ROWS
+    return num_rows, num_channels, triton.cdiv(num_rows, rows_each), rows_each, columns
 
 
-def backward(
-    g: Tensor, x: Tensor, y: Tensor | None, weight_C: Tensor, mean_C: Tensor, rstd_C: Tensor, *, add: bool
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Gradients of x, the residual, weight and bias. y: the output of the ReLU, or None without one."""
-    num_channels = x.shape[1]
-    num_rows = x.numel() // num_channels
-    num_splits, rows_each = _splits(num_rows, num_channels)
-    x_grad, residual_grad = torch.empty_like(x), torch.empty_like(x) if add else None
-    weight_grad_C, bias_grad_C = (torch.empty_like(weight_C) for _ in range(2))
-    partial = torch.empty(2, num_splits, num_channels, dtype=torch.float32, device=x.device)
-    columns, relu, output = triton.cdiv(num_channels, CHANNELS), y is not None, x if y is None else y
-    _sums[(columns, num_splits)](
-        x, output, g, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
-        BACKWARD=True, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
-    )  # fmt: skip
-    _finish_backward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
-        partial, bias_grad_C, weight_grad_C, num_channels, num_splits,
-        S=triton.next_power_of_2(num_splits), C=CHANNELS_TO_FINISH,
-    )  # fmt: skip
-    _apply_backward[(triton.cdiv(num_rows, ROWS), columns)](
-        x, output, g, weight_C, mean_C, rstd_C, bias_grad_C, weight_grad_C, x_grad,
-        x_grad if residual_grad is None else residual_grad, num_rows, num_channels,
-        ADD=add, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
-    )  # fmt: skip
-    return x_grad, residual_grad, weight_grad_C, bias_grad_C
+class NormAct(torch.autograd.Function):
+    """Training mode of `norm`, a batch-norm, of x, with an addition and a ReLU after it. Updates running statistics."""
+
+    @staticmethod
+    def forward(ctx, x, residual, weight_C, bias_C, norm, relu):
+        x = x.contiguous(memory_format=torch.channels_last)
+        if residual is not None:
+            residual = residual.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        num_rows, num_channels, num_splits, rows_each, columns = _sizes(x)
+        y = torch.empty_like(x)
+        mean_C, rstd_C = (torch.empty_like(weight_C) for _ in range(2))
+        partial = torch.empty(2, num_splits, num_channels, dtype=torch.float32, device=x.device)
+        _sums[(columns, num_splits)](
+            x, x, x, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
+            BACKWARD=False, RELU=False, R=ROWS, C=CHANNELS, num_warps=WARPS,
+        )  # fmt: skip
+        _finish_forward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
+            x, partial, mean_C, rstd_C, norm.running_mean, norm.running_var, norm.num_batches_tracked,
+            num_rows, num_channels, num_splits, norm.momentum or 0.0, norm.eps,
+            S=triton.next_power_of_2(num_splits), C=CHANNELS_TO_FINISH,
+        )  # fmt: skip
+        _apply_forward[(triton.cdiv(num_rows, ROWS), columns)](
+            x, x if residual is None else residual, weight_C, bias_C, mean_C, rstd_C, y, num_rows, num_channels,
+            ADD=residual is not None, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
+        )  # fmt: skip
+        ctx.save_for_backward(x, y if relu else None, weight_C, mean_C, rstd_C)
+        ctx.add = residual is not None
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        x, y, weight_C, mean_C, rstd_C = ctx.saved_tensors
+        g = g.to(x.dtype).contiguous(memory_format=torch.channels_last)
+        num_rows, num_channels, num_splits, rows_each, columns = _sizes(x)
+        x_grad, residual_grad = torch.empty_like(x), torch.empty_like(x) if ctx.add else None
+        weight_grad_C, bias_grad_C = (torch.empty_like(weight_C) for _ in range(2))
+        partial = torch.empty(2, num_splits, num_channels, dtype=torch.float32, device=x.device)
+        relu, output = y is not None, x if y is None else y
+        _sums[(columns, num_splits)](
+            x, output, g, mean_C, rstd_C, partial, num_rows, num_channels, rows_each,
+            BACKWARD=True, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
+        )  # fmt: skip
+        _finish_backward[(triton.cdiv(num_channels, CHANNELS_TO_FINISH),)](
+            partial, bias_grad_C, weight_grad_C, num_channels, num_splits,
+            S=triton.next_power_of_2(num_splits), C=CHANNELS_TO_FINISH,
+        )  # fmt: skip
+        _apply_backward[(triton.cdiv(num_rows, ROWS), columns)](
+            x, output, g, weight_C, mean_C, rstd_C, bias_grad_C, weight_grad_C, x_grad,
+            x_grad if residual_grad is None else residual_grad, num_rows, num_channels,
+            ADD=ctx.add, RELU=relu, R=ROWS, C=CHANNELS, num_warps=WARPS,
+        )  # fmt: skip
+        return x_grad, residual_grad, weight_grad_C, bias_grad_C, None, None
 
 
 @triton.jit

@@ -9,17 +9,17 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from math import isfinite
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from contune import device
@@ -31,12 +31,12 @@ from contune.errors import UserError
 from contune.files import atomic_file
 from contune.hub import local
 from contune.models.encoders import OWN_MODULE, build_encoder, has_small_stem
+from contune.models.timm_stem import stem_from_timm
+from contune.settings import annotations_of, check, one_of, parse, ranged
 
 ENCODER_FILE, CLASSIFIER_FILE = "encoder.safetensors", "classifier.safetensors"
-CONFIG_FILE, TIMM_FILE, SPEC_KEY = "config.json", "model.safetensors", "contune"
-"""Of an export for timm. Its config.json has contune's description of the encoder under this key."""
-LARGEST_IMAGE = 8192
-"""Pixels per side. A file that claims more is damaged."""
+TIMM_FILE = "model.safetensors"
+"""The encoder file of an export for timm."""
 DIGEST = "sha256"
 _DAMAGED = (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError)
 
@@ -48,13 +48,13 @@ class EncoderSpec:
     encoder: str
     stem: str
     norm: str
-    image_size: int
-    channels: int
+    image_size: int = field(metadata={"low": 1, "high": 8192})
+    channels: int = field(metadata={"low": 1, "high": MOST_CHANNELS})
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    resize: str = "squash"
+    resize: str = one_of("squash", tuple(RESIZES))
     """How images become squares: a key of `RESIZES`."""
-    bits: int = 16
+    bits: int = ranged(16, low=8, high=16)
     """How many bits the 16-bit files of its data use."""
     ranges: Ranges = ()
     """Which values become 0 and 255, if its data are floats or other arrays."""
@@ -81,12 +81,8 @@ class ImageEncoder(nn.Module):
 
     def prepare(self, images_NCHW: Tensor) -> Tensor:
         """uint8 images resized, scaled to 0..1, normalized, and in the dtype of the weights."""
-        self._check(images_NCHW)
         if images_NCHW.dtype != torch.uint8:
-            raise UserError(
-                f"prepare takes uint8 images of 0 to 255, got {images_NCHW.dtype}. Pass prepared images to the encoder "
-                "itself."
-            )
+            raise UserError(f"prepare takes uint8 images, got {images_NCHW.dtype}; pass prepared ones to the encoder")
         height, width = images_NCHW.shape[2:]
         (box,) = RESIZES[self.spec.resize](height, width)
         bars = (-box.left, box.left + box.width - width, -box.top, box.top + box.height - height)
@@ -97,18 +93,9 @@ class ImageEncoder(nn.Module):
         return x_NCHW if weight is None else x_NCHW.to(weight.dtype)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
-        self._check(images_NCHW)
         x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
         features_ND: Tensor = self.backbone(x_NCHW)
         return features_ND
-
-    def _check(self, images_NCHW: Tensor) -> None:
-        wanted = f"images must be a uint8 or float tensor (N, {self.spec.channels}, H, W)"
-        if not isinstance(images_NCHW, Tensor):
-            raise UserError(f"{wanted}, got a {type(images_NCHW).__name__}. `contune.embed` reads image files.")
-        is_number = images_NCHW.dtype == torch.uint8 or images_NCHW.is_floating_point()
-        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels or not is_number:
-            raise UserError(f"{wanted}, got {images_NCHW.dtype} of shape {tuple(images_NCHW.shape)}.")
 
 
 def save_encoder(path: Path, backbone: nn.Module, spec: EncoderSpec) -> None:
@@ -122,59 +109,28 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEnc
     in the folder `models` or the one that CONTUNE_MODELS names.
     encoder: if the run trained a module of your own, such a module. A copy of it gets the trained weights.
     """
-    if not isinstance(path, str | Path):
-        raise UserError(f"load_encoder takes a run folder or its {ENCODER_FILE}, got a {type(path).__name__}.")
     folder = file = local(path)
-    for_timm = _is_export_for_timm(folder)
     if folder.is_dir():
-        file = folder / (TIMM_FILE if for_timm else ENCODER_FILE)
+        names = [name for name in (ENCODER_FILE, TIMM_FILE) if (folder / name).exists()]
+        file = folder / (names or [ENCODER_FILE])[0]
     if not file.exists():
         from contune.run import hint_at_seeds  # run.py imports this module
 
         fix = hint_at_seeds(Path(path)) or "A run folder has one after training."
         raise UserError(f"no encoder at {file}. {fix}")
     try:
-        if for_timm:
-            tensors, about = load_file(file), json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))[SPEC_KEY]
-        else:
-            tensors, about = _read(file)
+        tensors, about = _read(file)
         spec = _checked_spec(about)
     except _DAMAGED as error:
         raise UserError(f"{file} is damaged or not an encoder that contune wrote: {error}") from None
     backbone = spec.build(encoder)
     try:
-        if for_timm and has_small_stem(backbone):
+        if has_small_stem(backbone) and "maxpool.0.weight" in tensors:
             tensors = stem_from_timm(tensors, spec.channels)
         backbone.load_state_dict(tensors)
     except (RuntimeError, KeyError, IndexError):
         raise UserError(f"the weights in {file} do not fit the {spec.encoder} that it describes.") from None
     return ImageEncoder(backbone, spec).eval()
-
-
-def _is_export_for_timm(folder: Path) -> bool:
-    if (folder / ENCODER_FILE).exists():
-        return False
-    with suppress(*_DAMAGED):
-        return SPEC_KEY in json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    return False
-
-
-def stem_from_timm(weights: dict[str, Tensor], channels: int) -> dict[str, Tensor]:
-    """The inverse of `export.timm.stem_for_timm`: our 3×3 stem from timm's, which reads copies of the image's channels.
-
-    Tap (y, x) reads copy 2·[y = 2] + [x = 2], of the image itself before its negative.
-    """
-    theirs_KK33 = weights["maxpool.0.weight"]
-    ours_KC33 = torch.empty(len(theirs_KK33), channels, 3, 3)
-    for y in range(3):
-        for x in range(3):
-            first = (2 * (y == 2) + (x == 2)) * 2 * channels
-            ours_KC33[:, :, y, x] = theirs_KK33[:, first : first + channels, y, x]
-    norm = {
-        name.replace("maxpool.1.", "bn1."): value for name, value in weights.items() if name.startswith("maxpool.1.")
-    }
-    others = {name: value for name, value in weights.items() if not name.startswith("maxpool.")}
-    return {**others, **norm, "conv1.weight": ours_KC33}
 
 
 def own_name(module: nn.Module) -> str:
@@ -183,55 +139,60 @@ def own_name(module: nn.Module) -> str:
     return f"{OWN_MODULE}{type(module).__name__}-{_digest(tensors, '')[:8]}"
 
 
-class Weights(NamedTuple):
-    """Weights to start training from."""
+def find_weights(source: str, encoder: str) -> ImageEncoder:
+    """The encoder to start training from: a run folder, an export, one on the hub, a name of timm's, or a state dict.
 
-    title: str
-    tensors: dict[str, Tensor]
-    spec: EncoderSpec
-    """The network that they fit, and the images that it has learned from."""
-
-
-def find_weights(source: str, encoder: str) -> Weights:
-    """Weights by the name that timm gives them, from a run folder, an export or the hub, or a file with a state dict.
-
-    Only a file needs to be told which `encoder` it fits.
+    Only a file with a state dict needs to be told which `encoder` it fits.
     """
     path = local(source)
-    if not path.exists():
-        if not device.timm.is_model(source):
-            raise UserError(f"model.weights={source} is neither a file, a run folder nor a name of timm's weights.")
-        return _timm_weights(source)
-    for_timm = _is_export_for_timm(path)
-    if (path / CONFIG_FILE).exists() and not (path / ENCODER_FILE).exists() and not for_timm:  # of other programs
-        return _timm_weights(f"local-dir:{path}")
-    file = path / ENCODER_FILE if path.is_dir() else path
-    if for_timm or (file.suffix == ".safetensors" and (not file.exists() or _was_written_by_contune(file))):
-        trained = load_encoder(path)
-        stem = "cifar" if has_small_stem(trained.backbone) else "imagenet"
-        return Weights(source, trained.backbone.state_dict(), replace(trained.spec, stem=stem))
-    return _state_dict(file, encoder)
+    ours = path.is_dir()
+    with suppress(*_DAMAGED), safe_open(path, framework="pt") as opened:
+        ours = "contune" in (opened.metadata() or {})
+    found = load_encoder(path) if ours else _state_dict(path, encoder) if path.exists() else _timm_weights(source)
+    found.spec = replace(found.spec, stem="cifar" if has_small_stem(found.backbone) else "imagenet")
+    return found
 
 
-def _timm_weights(name: str) -> Weights:
-    if name.startswith("local-dir:") or device.timm.is_model_pretrained(name):
-        try:
-            model = device.timm.create_model(name, pretrained=True, num_classes=0)
-        except Exception as error:  # from the hub, the network and the files of its cache
-            raise UserError(
-                f"timm cannot load {name}: {' '.join(str(error).split())[:200]}. Without a network, download "
-                f"model.safetensors from huggingface.co/timm/{name}, and set model.weights=FILE and "
-                f"model.encoder={name.partition('.')[0]}."
-            ) from None
-        return Weights(f"{name} from timm", model.state_dict(), _timm_spec(model, model.pretrained_cfg["architecture"]))
-    raise UserError(f"timm has no pretrained weights for {name}. `timm.list_pretrained()` lists those it has.")
+def _timm_weights(name: str) -> ImageEncoder:
+    if not device.timm.is_model_pretrained(name):
+        raise UserError(f"model.weights={name} is neither a file, a run folder nor one of timm.list_pretrained()")
+    try:
+        model = device.timm.create_model(name, pretrained=True, num_classes=0)
+    except Exception as error:  # from the hub, the network and the files of its cache
+        reason, fix = " ".join(str(error).split())[:200], f"model.weights=FILE model.encoder={name.partition('.')[0]}"
+        place = f"model.safetensors from huggingface.co/timm/{name}"
+        raise UserError(f"timm cannot load {name}: {reason}. Without a network, download {place}; set {fix}") from None
+    return _with_timm_spec(model, model.pretrained_cfg["architecture"])
 
 
-def _timm_spec(model: Any, encoder: str) -> EncoderSpec:
+def _state_dict(file: Path, encoder: str) -> ImageEncoder:
+    """Of `encoder` in timm, with or without its classifier, as other programs save it."""
+    try:
+        found = device.timm.models.load_state_dict(file, weights_only=True)
+    except (*_DAMAGED, AttributeError, RuntimeError, EOFError, UnpicklingError):
+        raise UserError(f"{file} holds no state dict. Write one with torch.save(model.state_dict(), FILE).") from None
+    model = build_encoder(encoder, image_size=224, stem="imagenet")
+    expected, names = model.state_dict(), list(found)
+    first = next(iter(expected))
+    prefix = next((name.removesuffix(first) for name in names if f".{name}".endswith(f".{first}")), "")  # `encoder.`
+    found = {name.removeprefix(prefix): tensor for name, tensor in found.items()}
+    if [tensors.get("conv1.weight", torch.empty(0)).shape[-1] for tensors in (found, expected)] == [3, 7]:
+        model = build_encoder(encoder, image_size=224, stem="cifar")
+    try:
+        missing = model.load_state_dict(found, strict=False).missing_keys
+    except RuntimeError as error:
+        missing = [str(error).splitlines()[-1].strip()]
+    if missing:
+        fix = f"it begins with {', '.join(names[:3])}; set model.encoder to the network that it comes from"
+        raise UserError(f"{file} does not fit {encoder} in {len(missing)} tensors, such as {missing[0]}; {fix}")
+    return _with_timm_spec(model, encoder)
+
+
+def _with_timm_spec(model: Any, encoder: str) -> ImageEncoder:
     about = model.pretrained_cfg
     channels, image_size, _ = about["input_size"]
     numbers = {"image_size": image_size, "channels": channels, "mean": about["mean"], "std": about["std"]}
-    return EncoderSpec(encoder=encoder, stem="imagenet", norm="batch", **numbers)
+    return ImageEncoder(model, EncoderSpec(encoder=encoder, stem="auto", norm="batch", **numbers))
 
 
 def adapt_channels(tensors: dict[str, Tensor], encoder: nn.Module, channels: int) -> dict[str, Tensor]:
@@ -239,66 +200,20 @@ def adapt_channels(tensors: dict[str, Tensor], encoder: nn.Module, channels: int
 
     For one channel the three are summed. For others they repeat in turn, scaled so that the sum stays.
     """
-    expected = encoder.state_dict()
-
-    def adapted(name: str, x: Tensor) -> Tensor:
-        fits = x.dim() != 4 or name not in expected or x.shape[1] == expected[name].shape[1]
-        return x if fits or x.shape[1] != 3 else device.timm.models.adapt_input_conv(channels, x)
-
-    return {name: adapted(name, x) for name, x in tensors.items()}
-
-
-def _state_dict(file: Path, encoder: str) -> Weights:
-    """Of `encoder` in timm, with or without its classifier, as other programs save it."""
-    try:
-        found = load_file(file) if file.suffix == ".safetensors" else torch.load(file, "cpu", weights_only=True)
-        for wrapper in ("state_dict", "model_state_dict", "model"):
-            found = found.get(wrapper, found)
-        names = list(found)
-    except (*_DAMAGED, AttributeError, RuntimeError, EOFError, UnpicklingError):
-        raise UserError(f"{file} holds no state dict. Write one with torch.save(model.state_dict(), FILE).") from None
-    model = build_encoder(encoder, image_size=224, stem="imagenet")
-    expected = model.state_dict()
-    first = next(iter(expected))
-    prefix = next((name.removesuffix(first) for name in names if f".{name}".endswith(f".{first}")), "")  # `module.`
-    tensors = {name: found.get(prefix + name) for name in expected}
-    missing = [name for name in expected if tensors[name] is None and not name.endswith("num_batches_tracked")]
-    if missing:
-        raise UserError(
-            f"{file} does not fit {encoder}: it has no {missing[0]} (and lacks {len(missing)} of {len(expected)} "
-            f"tensors); it begins with {', '.join(names[:3])}. Set model.encoder to the network it comes from."
-        )
-    stem = found.get(f"{prefix}conv1.weight")
-    small = stem is not None and stem.shape[-1] == 3 and expected["conv1.weight"].shape[-1] == 7
-    spec = replace(_timm_spec(model, encoder), stem="cifar" if small else "imagenet")
-    return Weights(str(file), {name: expected[name] if x is None else x for name, x in tensors.items()}, spec)
-
-
-def _was_written_by_contune(file: Path) -> bool:
-    try:
-        with safe_open(file, framework="pt") as opened:
-            return "contune" in (opened.metadata() or {})
-    except _DAMAGED:
-        return False
+    adapted = dict(tensors)
+    for name, own in encoder.state_dict().items():
+        if own.dim() == 4 and name in tensors and tensors[name].shape[1] == 3 != own.shape[1]:
+            adapted[name] = device.timm.models.adapt_input_conv(channels, tensors[name])
+    return adapted
 
 
 def _checked_spec(about: dict[str, Any]) -> EncoderSpec:
     """A spec from a file, which may contain anything."""
-    about = {"ranges": (), **about}  # older files have none
-    ranges = tuple((float(low), float(high)) for low, high in about["ranges"])
-    moments = {name: tuple(map(float, about[name])) for name in ("mean", "std")}
-    spec = EncoderSpec(**{**about, **moments, "ranges": ranges})
-    numbers = (*spec.mean, *spec.std)
-    if not (
-        all(isinstance(name, str) for name in (spec.encoder, spec.stem, spec.norm))
-        and spec.channels in range(1, MOST_CHANNELS + 1)
-        and spec.image_size in range(1, LARGEST_IMAGE + 1)
-        and spec.resize in RESIZES
-        and spec.bits in range(8, 17)
-        and len(numbers) == 2 * spec.channels
-        and all(map(isfinite, (*numbers, *chain(*ranges))))
-        and min(spec.std) > 0
-    ):
+    types = annotations_of(EncoderSpec)
+    spec = EncoderSpec(**{name: parse(value, types[name], name) for name, value in dict(about).items()})
+    check(spec, "")
+    numbers = (*spec.mean, *spec.std, *chain(*spec.ranges))
+    if not (len(spec.mean) == len(spec.std) == spec.channels and min(spec.std) > 0 and all(map(isfinite, numbers))):
         raise ValueError(f"{spec} is not possible")
     return spec
 
@@ -334,11 +249,8 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 def load_classifier(run: Path) -> Classifier:
     file = local(run) / CLASSIFIER_FILE
     if not file.exists():
-        raise UserError(
-            f"{run} has no {CLASSIFIER_FILE}: it was trained without labels or evaluated without a linear probe. "
-            f"`contune eval {run} eval.linear=fast` writes one if its data has labels; otherwise add data.path=FOLDER "
-            "with labeled images."
-        )
+        fix = f"`contune eval {run} eval.linear=fast data.path=FOLDER` writes one, of labeled images"
+        raise UserError(f"{run} has no {CLASSIFIER_FILE}, because nothing trained a classifier; {fix}")
     try:
         tensors, about = _read(file)
         return Classifier(

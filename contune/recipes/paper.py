@@ -9,9 +9,9 @@ val/ and the names of its 100 class folders: `data.path=IMAGENET data.classes=LI
 squash its images to 224×224, then crop with padding. `data.resident_gib=20` keeps them on a GPU with enough memory.
 """
 
-from dataclasses import dataclass
+from typing import Any
 
-from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
+from contune.config import Config
 
 SSL_DATA = ("cifar10", "cifar100", "imagenet100")
 """The columns of `PAPER` and `SOLO_LEARN`: top-1 % after training without labels, ResNet-18."""
@@ -74,29 +74,22 @@ TRIPLETS = (
 """TCL without labels (B.3): k1 and k2 as in the appendix. It states neither τ nor the head; ours are SimCLR's."""
 
 
-@dataclass(frozen=True)
-class SupervisedRow:
-    """How the paper trains on a dataset with labels."""
-
-    title: str
-    batch_views: int
-    lr: float
-    k1: float
-    tcl_lr: float | None = None
-    """If it differs from SupCon's."""
-    policy: str = "autoaugment"
-    encoder: str = "resnet50"
-    image_size: int | None = None
-
-
-SUPERVISED = {
-    "cifar10": SupervisedRow("CIFAR-10", batch_views=128, lr=0.1, k1=5000),
-    "cifar100": SupervisedRow("CIFAR-100", batch_views=256, lr=0.2, k1=4000),
-    "fmnist": SupervisedRow("Fashion-MNIST", batch_views=128, lr=0.09, k1=5000, policy="crop-flip"),
-    "imagenet100": SupervisedRow(
-        "ImageNet-100", batch_views=256, lr=0.2, k1=4000, tcl_lr=0.3, encoder="resnet18", image_size=224
-    ),
+TITLES = {
+    "digits": "Handwritten digits",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "fmnist": "Fashion-MNIST",
+    "imagenet100": "ImageNet-100",
 }
+SUPERVISED: dict[str, tuple[int, float, float, dict[str, Any]]] = {
+    "cifar10": (128, 0.1, 5000.0, {}),
+    "cifar100": (256, 0.2, 4000.0, {}),
+    "fmnist": (128, 0.09, 5000.0, {"augment.policy": "crop-flip"}),
+    "imagenet100": (256, 0.2, 4000.0, {"model.encoder": "resnet18", "data.image_size": 224}),
+}
+"""How the paper trains with labels: views in a batch, learning rate, k1, and other settings."""
+TCL_LR = {"imagenet100": 0.3}
+"""TCL's learning rate where it differs from SupCon's."""
 
 
 def recipe(data: str, method: str, total_epochs: int) -> Config:
@@ -104,24 +97,20 @@ def recipe(data: str, method: str, total_epochs: int) -> Config:
 
     method: `tcl`, `supcon` or `ce`; total_epochs: of the encoder and the linear probe together.
     """
-    row = SUPERVISED[data]
-    config = Config(
-        data=DataConfig(name=data, image_size=row.image_size),
-        augment=AugmentConfig(policy=row.policy, views=2),
-        model=ModelConfig(encoder=row.encoder),
-        optim=OptimConfig(
-            epochs=total_epochs - 50, batch_images=row.batch_views // 2, lr=row.lr, schedule="cosine-epoch",
-            final_lr=1e-3,
-        ),
-        eval=EvalConfig(linear="paper", linear_epochs=50, linear_batch=row.batch_views),
-    )  # fmt: skip
-    own = [f"method.name={method}"]
+    batch_views, lr, k1, others = SUPERVISED[data]
+    own: dict[str, Any] = {"method.name": method}
     if method == "tcl":
-        own += [f"method.k1={row.k1}", "method.k2=1.0", f"optim.lr={row.tcl_lr or row.lr}"]
+        own |= {"method.k1": k1, "method.k2": 1.0, "optim.lr": TCL_LR.get(data, lr)}
     if method == "ce":  # on single views, without a probe. The appendix states no rate; we take SupContrast's.
-        own = ["method.name=cross-entropy", "augment.views=1", f"optim.epochs={total_epochs}", "eval.linear=fast"]
-        own += ["optim.batch_images=128", "optim.lr=0.1"]
-    return config.override(own)
+        own = {"method.name": "cross-entropy", "augment.views": 1, "optim.epochs": total_epochs, "eval.linear": "fast"}
+        own |= {"optim.batch_images": 128, "optim.lr": 0.1}
+    common = {
+        "data.name": data, "augment.policy": "autoaugment", "augment.views": 2, "model.encoder": "resnet50",
+        "optim.epochs": total_epochs - 50, "optim.batch_images": batch_views // 2, "optim.lr": lr,
+        "optim.schedule": "cosine-epoch", "optim.final_lr": 1e-3,
+        "eval.linear": "paper", "eval.linear_epochs": 50, "eval.linear_batch": batch_views,
+    }  # fmt: skip
+    return Config().override(common | others | own)
 
 
 def summary(data: str, method: str, total_epochs: int) -> str:
@@ -129,7 +118,7 @@ def summary(data: str, method: str, total_epochs: int) -> str:
     title = {"tcl": "TCL", "supcon": "SupCon", "ce": "cross-entropy"}[method]
     top1 = (TABLE_1 if total_epochs == 150 else TABLE_3)[data].get(method.replace("ce", "cross-entropy"))
     number = "" if top1 is None else f"; the paper has {top1}"
-    return f"{SUPERVISED[data].title}, {title}, {total_epochs} epochs in all{number}."
+    return f"{TITLES[data]}, {title}, {total_epochs} epochs in all{number}."
 
 
 def reported(table: dict[str, tuple[float, float, float]], method: str, data: str) -> float | None:

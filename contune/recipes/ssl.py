@@ -14,14 +14,8 @@ from dataclasses import dataclass
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.recipes import paper
-from contune.recipes.paper import PAPER, SOLO_LEARN, reported
+from contune.recipes.paper import PAPER, SOLO_LEARN, TITLES, reported
 
-TITLES = {
-    "digits": "Handwritten digits",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "imagenet100": "ImageNet-100",
-}
 EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
 
 
@@ -116,9 +110,23 @@ ROWS = {
 
 
 def recipe(data: str, name: str) -> Config:
-    row = ROWS[name]
-    config = digits_base(views=len(row.views[0]), epochs=40) if data == "digits" else _reference(row, data)
-    differing = {"digits": row.digits, "imagenet100": row.imagenet100}.get(data, ())
+    """solo-learn's common values: ResNet-18, 256 images per batch, ten warm-up epochs and a cosine by the step."""
+    row, large = ROWS[name], data == "imagenet100"
+    views = row.views[1] if large else row.views[0]
+    if data == "digits":
+        config, differing = digits_base(views=len(views), epochs=40), row.digits
+    else:
+        differing = row.imagenet100 if large else ()
+        config = Config(
+            data=DataConfig(name=data, image_size=224 if large else None),
+            augment=AugmentConfig(policy=views[0], views=len(views), per_view=views if len(set(views)) > 1 else ()),
+            model=ModelConfig(encoder="resnet18"),
+            optim=OptimConfig(
+                name=row.optimizer, epochs=EPOCHS[data], batch_images=256, lr=row.lr, weight_decay=row.weight_decay,
+                warmup_epochs=10,
+            ),
+            eval=EvalConfig(linear="fast", online=True),
+        )  # fmt: skip
     return config.override([*(row.settings or (f"method.name={name}",)), *differing])
 
 
@@ -130,22 +138,6 @@ def digits_base(*, views: int, epochs: int) -> Config:
         model=ModelConfig(encoder="resnet-mini"),
         optim=OptimConfig(epochs=epochs, batch_images=64, lr=0.1, warmup_epochs=1),
     )
-
-
-def _reference(row: Row, data: str) -> Config:
-    """solo-learn's common values: ResNet-18, 256 images per batch, ten warm-up epochs and a cosine by the step."""
-    large = data == "imagenet100"
-    views = row.views[1] if large else row.views[0]
-    return Config(
-        data=DataConfig(name=data, image_size=224 if large else None),
-        augment=AugmentConfig(policy=views[0], views=len(views), per_view=views if len(set(views)) > 1 else ()),
-        model=ModelConfig(encoder="resnet18"),
-        optim=OptimConfig(
-            name=row.optimizer, epochs=EPOCHS[data], batch_images=256, lr=row.lr, weight_decay=row.weight_decay,
-            warmup_epochs=10,
-        ),
-        eval=EvalConfig(linear="fast", online=True),
-    )  # fmt: skip
 
 
 def summary(data: str, name: str) -> str:

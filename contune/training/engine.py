@@ -5,11 +5,9 @@ addition, one kernel each, move more memory than the convolutions between them. 
 The compiler, or for ResNets custom kernels, solves the second by fusing them.
 """
 
-import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 from contune import distributed
 from contune.errors import UserError
+from contune.eval.probes import Step as Step
 
 STEPS_WORTH_COMPILING = 3000
 """The compiler takes up to two minutes the first time, and less than a minute from its cache."""
@@ -30,48 +29,42 @@ CHECKED = "checked"
 TAKEN = "taken"
 """Among the outputs of an undoable step: 1 if it was taken, 0 if it was undone. The other outputs are then 0 too."""
 
-Step = Callable[[Tensor, Tensor | None], dict[str, Tensor]]
-"""From raw images and labels to the scalars worth a curve."""
 Part = nn.Module | torch.optim.Optimizer
 """Something that a step changes."""
 
 
 class Engine(NamedTuple):
-    compiled: bool
+    compiled: bool = False
     """Forward pass, autocast and loss compiled as one."""
-    captured: bool
+    captured: bool = False
     """The whole step replayed as one CUDA graph."""
     fused: bool = False
     """Batch-norm, addition and ReLU of ResNets by custom kernels."""
 
     def __str__(self) -> str:
-        names = {"compiled": self.compiled, "fused": self.fused, "captured as a CUDA graph": self.captured}
-        return " and ".join(word for word, on in names.items() if on) or "eager"
+        words = ["compiled"] * self.compiled + ["fused"] * self.fused + ["captured as a CUDA graph"] * self.captured
+        return " and ".join(words) or "eager"
 
 
 def choose_engine(name: str, *, device: torch.device, num_steps: int, fusable: bool, in_chunks: bool = False) -> Engine:
     """`compile` captures as well where that is possible; `auto` compiles on a GPU when the run is long enough.
 
     fusable: whether the network has norms that `fused` has kernels for.
-    Processes that share a GPU always train eagerly, as `process_group` has said.
+    Processes that share a GPU always train eagerly, as `process_group` has said: gloo waits on the host.
     in_chunks: by `encode_in_chunks`, whose random states cannot be captured. Chunks are large enough to hide launches.
     """
     capturable = can_capture(device)
-    if device.type == "cuda" and distributed.uses_gloo():  # gloo waits on the host: nothing to capture or compile
-        return Engine(compiled=False, captured=False)
+    if name == "eager" or (device.type == "cuda" and distributed.uses_gloo()):
+        return Engine()
     if name in ("graph", "fused") and not capturable:
         raise UserError(f"run.engine={name} needs a single process on a CUDA device; use run.engine=auto")
     if name == "fused" and not fusable:
         raise UserError("run.engine=fused has kernels only for ResNets with batch-norm; use run.engine=auto")
-    if name == "eager":
-        return Engine(compiled=False, captured=False)
     fusable = fusable and capturable
-    if in_chunks:
-        return Engine(compiled=False, captured=False, fused=fusable and name in ("auto", "fused"))
     worthwhile = num_steps >= (STEPS_WORTH_MORE_THAN_FUSED if fusable else STEPS_WORTH_COMPILING)
-    compiled = name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile)
-    fused = name == "fused" or (name == "auto" and fusable and not compiled)
-    return Engine(compiled=compiled, captured=capturable, fused=fused)
+    compiled = not in_chunks and (name == "compile" or (name == "auto" and device.type == "cuda" and worthwhile))
+    fused = fusable and (name == "fused" or (name == "auto" and not compiled))
+    return Engine(compiled=compiled, captured=capturable and not in_chunks, fused=fused)
 
 
 def can_capture(device: torch.device) -> bool:
@@ -80,7 +73,6 @@ def can_capture(device: torch.device) -> bool:
 
 def compiled(model: nn.Module) -> nn.Module:
     """The same numbers but for the order of additions. The compiled code is cached for the next run."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "contune" / "compiled"))
     # Advice on precision; the few float32 products of a step are float32 on purpose.
     warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores", category=UserWarning)
     return torch.compile(model, dynamic=False)  # type: ignore[return-value]  # it is a module too
@@ -134,20 +126,17 @@ class CapturedStep:
 def undoable(step: Step, changed: Iterable[Part]) -> Step:
     """`step`, undone if it was not finite: everything it `changed` gets its old value back.
 
-    All of it happens on the device, so that it can be captured.
+    All of it happens on the device, so that it can be captured. State that the very first step creates is not undone.
     """
     changed = list(changed)
 
     def run(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        before = {key: tensor.clone() for key, tensor in changed_tensors(changed)}
+        before = [(tensor, tensor.clone()) for tensor in changed_tensors(changed)]
         outputs = step(images_BCHW, labels_B)
         is_bad = ~outputs[CHECKED].isfinite().all()
         fine = distributed.total(is_bad.float()) == 0  # in every process
-        with torch.no_grad():
-            for key, tensor in changed_tensors(changed):
-                # State that the step has created becomes zeros, which optimizers start from.
-                old = before[key] if key in before else torch.zeros_like(tensor)
-                tensor.copy_(torch.where(fine, tensor, old))
+        for tensor, old in before:
+            tensor.copy_(torch.where(fine, tensor, old))
         shown = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
         return {**shown, TAKEN: fine.float(), CHECKED: outputs[CHECKED]}
 
@@ -160,14 +149,10 @@ def largest_gradient(module: nn.Module) -> Tensor:
     return torch.stack(torch._foreach_norm(gradients, float("inf"))).max()
 
 
-def changed_tensors(parts: Iterable[Part]) -> Iterator[tuple[tuple[int, object, str], Tensor]]:
-    """Everything that a step may change, each with a key: weights, running statistics, queues, momenta."""
-    for number, part in enumerate(parts):
+def changed_tensors(parts: Iterable[Part]) -> Iterator[Tensor]:
+    """Everything that a step may change: weights, running statistics, queues, momenta."""
+    for part in parts:
         if isinstance(part, nn.Module):
-            for name, tensor in [*part.named_parameters(), *part.named_buffers()]:
-                yield (number, None, name), tensor.detach()
+            yield from (tensor.detach() for tensor in (*part.parameters(), *part.buffers()))
         else:
-            for parameter, state in part.state.items():
-                for name, value in state.items():
-                    if isinstance(value, Tensor):
-                        yield (number, parameter, name), value
+            yield from (value for state in part.state.values() for value in state.values() if isinstance(value, Tensor))

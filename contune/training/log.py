@@ -4,16 +4,13 @@ import io
 import json
 import os
 import platform
-import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from uuid import uuid4
 from zipfile import ZipFile
 
@@ -23,8 +20,7 @@ import contune
 from contune import distributed
 from contune.console import say
 from contune.errors import UserError
-from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, judged_by
-from contune.files import atomic_file, sync, unwritable, write_atomic
+from contune.files import atomic_file, sync, write_atomic
 
 METRICS = "metrics.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
@@ -34,7 +30,6 @@ CURVES = (
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
 MAX_POINTS = 100
-INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 
 
 class MetricsLog(AbstractContextManager["MetricsLog"]):
@@ -44,72 +39,47 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        resume_step: int,
-        log_every: int,
-        loggers: Sequence[str] = (),
-        config: dict[str, Any] | None = None,
+        self, folder: Path, *, resume_step: int, loggers: Sequence[str] = (), config: Mapping[str, Any] | None = None
     ) -> None:
-        self.file: TextIO | None = None
-        self.loggers: list[Any] = []
-        self.step = resume_step
+        self.path, self.step = folder / METRICS, resume_step
+        self.events: Any = None
+        self.trackers: list[Any] = []
         if not distributed.is_main():
             return
         for name in loggers:
             if name == "tensorboard":
-                self.loggers.append(TensorBoard(folder, config or {}, resume_step))
+                from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
+
+                self.events = SummaryWriter(str(folder), purge_step=resume_step + 1)
+                self.events.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```", resume_step)
             else:
-                self.loggers.append(start_tracker(name, folder, config or {}))
-        self.path = folder / METRICS
-        kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
-        if resume_step - (kept[-1]["step"] if kept else 0) >= log_every:
-            say(INCOMPLETE.format(self.path))
-        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-        self.file = self.path.open("a", encoding="utf-8")
+                self.trackers.append(start_tracker(name, folder, config))
+        kept = [json.dumps(line) + "\n" for line in read_metrics(folder) if line["step"] <= resume_step]
+        write_atomic(self.path, "".join(kept))
 
-    def write(self, step: int, values: dict[str, float]) -> None:
+    def write(self, step: int, values: Mapping[str, float]) -> None:
         self.step = step
-        try:
-            if self.file is not None:
-                self.file.write(json.dumps({"step": step, **values}) + "\n")
-                self.file.flush()
-            for logger in self.loggers:
-                logger.log(values, step=step)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
+        if distributed.is_main():
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **values}) + "\n")
+            self.tell_loggers(values)
 
-    def write_scores(self, scores: Sequence[dict[str, Any]]) -> None:
-        """The accuracies of the trained encoder, for the loggers only: metrics.jsonl is about training."""
-        found = {f"{score['split']}/{score['name']}": score["top1"] for score in scores}
-        for logger in self.loggers if found else ():
-            logger.log(found, step=self.step)
+    def tell_loggers(self, values: Mapping[str, float]) -> None:
+        """Only the loggers: accuracies, for example, because metrics.jsonl is about training."""
+        for name, value in values.items() if self.events else ():
+            self.events.add_scalar(name, value, self.step)
+        for tracker in self.trackers if values else ():
+            tracker.log(values, step=self.step)
 
     def __exit__(self, *error: object) -> None:
-        for close in (*([self.file.close] if self.file else []), *(logger.finish for logger in self.loggers)):
-            with suppress(OSError):  # a full disk has been reported before; the lines are flushed
-                close()
+        with suppress(OSError):  # a full disk has been reported before
+            if self.events:
+                self.events.close()
+            for tracker in self.trackers:
+                tracker.finish()
 
 
-class TensorBoard:
-    """TensorBoard events, by the two methods that a run of wandb and of trackio has."""
-
-    def __init__(self, folder: Path, config: dict[str, Any], resume_step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # imported late: it takes a second
-
-        self.events = SummaryWriter(str(folder), purge_step=resume_step + 1)
-        self.events.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```", resume_step)
-
-    def log(self, values: Mapping[str, float], *, step: int) -> None:
-        for name, value in values.items():
-            self.events.add_scalar(name, value, step)
-
-    def finish(self) -> None:
-        self.events.close()
-
-
-def start_tracker(name: str, folder: Path, config: dict[str, Any]) -> Any:
+def start_tracker(name: str, folder: Path, config: Mapping[str, Any] | None) -> Any:
     """A run of wandb or trackio. The folder keeps its id, so that a resumed run continues it."""
     file = folder / "tracker_id"
     if not file.exists():
@@ -122,15 +92,6 @@ def start_tracker(name: str, folder: Path, config: dict[str, Any]) -> Any:
     except Exception as error:  # its own, of its server or its login
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{name} does not start: {reason}. Log in to it, or leave it out of run.loggers") from error
-
-
-def check_loggers(names: Sequence[str]) -> None:
-    """A logger that is not installed ends a run before it begins."""
-    for name in names:
-        try:
-            import_module(name)
-        except ImportError:
-            raise UserError(f"run.loggers={name} is not installed; pip install 'contune[{name}]'") from None
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
@@ -159,15 +120,16 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest complete checkpoint, or None if the folder has none. Says so if the newest file is damaged."""
-    names = [name for name in (CHECKPOINT, PREVIOUS) if (folder / name).exists()]
-    for name in names:
-        state = read_checkpoint(folder / name, device)
-        if state is not None:
-            if name != names[0]:
-                say(f"{names[0]} in {folder} is damaged; resuming from the previous one, at step {state['step']}")
-            return state
-    if names:
-        raise UserError(f"{' and '.join(names)} in {folder} cannot be read; remove the folder to start over")
+    is_damaged = False
+    for path in (folder / CHECKPOINT, folder / PREVIOUS):
+        if path.exists():
+            state = read_checkpoint(path, device)
+            if state is not None:
+                return state
+            say(f"{path} is damaged")
+            is_damaged = True
+    if is_damaged:
+        raise UserError(f"the checkpoints in {folder} cannot be read; remove the folder to start over")
     return None
 
 
@@ -208,43 +170,6 @@ def downsampled(
     return curves
 
 
-def build_result(
-    config: dict[str, dict[str, Any]],
-    scores: Sequence[dict[str, Any]],
-    retrieval: Sequence[dict[str, Any]] = (),
-    *,
-    hardware: str,
-    seconds: float = 0.0,
-    views_per_second: float = 0.0,
-) -> dict[str, Any]:
-    """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
-    result: dict[str, Any] = {
-        "method": config["method"]["name"],
-        "data": config["data"]["name"],
-        "encoder": config["model"]["encoder"],
-    }
-    for column in (LINEAR, KNN, CLASSIFIER):
-        if score := judged_by({"measures": scores}, column):
-            for key in ("top1", "top5", MAP, "protocol"):
-                if key in score:
-                    result[f"{column}_{key}"] = score[key]
-    return result | {
-        "split": config["eval"]["split"],
-        "epochs": config["optim"]["epochs"],
-        "seed": config["run"]["seed"],
-        "seconds": round(seconds, 2),
-        "views_per_second": round(views_per_second, 1),
-        "measures": list(scores),
-        "retrieval": list(retrieval),
-        "command": "contune " + shlex.join(sys.argv[1:]),
-        "config": config,
-        "hardware": hardware,
-        "versions": versions(),
-        "git_revision": git_revision(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-
-
 def versions() -> dict[str, str]:
     from contune.device import timm, torchvision  # imported late: they take a second
 
@@ -264,9 +189,9 @@ def git_revision() -> str | None:
     """
     if revision := os.environ.get("CONTUNE_REVISION"):
         return revision
-    git = ["git", "-C", str(Path(contune.__file__).parent)]
     # Without the first command the revision could be that of another project, which has contune in its .venv.
     commands = (["ls-files", "--error-unmatch", "__init__.py"], ["describe", "--always", "--dirty=+", "--abbrev=12"])
+    git = ["git", "-C", str(Path(contune.__file__).parent)]
     try:
         for command in commands:
             done = subprocess.run([*git, *command], capture_output=True, text=True, timeout=10, check=True)

@@ -7,9 +7,7 @@ stopped takes nothing from the others, and finished runs are reused.
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -31,6 +29,7 @@ from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 MOST_ON_A_GPU = 4
 SECONDS_TO_STOP = 20.0
 """To finish a step and save; a cluster that has sent SIGTERM usually waits 30 before it kills."""
+USER_ERROR_CODE = 2
 
 
 class Job(NamedTuple):
@@ -51,35 +50,50 @@ def run_many(jobs: Sequence[Job], parallel: int | None = None) -> list[dict[str,
     Ctrl-C and SIGTERM stop all of them; called again, each resumes.
     """
     parallel = default_parallel(jobs) if parallel is None else parallel
-    results = [_known(job) for job in jobs]
+    results = list(map(_known, jobs))
     waiting = [number for number, result in enumerate(results) if result is None]
     num_runs = max(1, min(parallel, len(waiting)))
-    running: dict[Connection, _Run] = {}
+    running: dict[Connection, tuple[int, SpawnProcess]] = {}
+    usual_threads = os.environ.get("OMP_NUM_THREADS")
     with (
         progress_of_many([job.title or job.folder.name for job in jobs]) as show,
         TemporaryDirectory() as logs,
         stoppable(),
-        _all_stopped(running),
     ):
         for number, known in enumerate(results):
             if known is not None:
                 show(number, _ended(known))
-        while waiting or running:
-            while waiting and len(running) < parallel:
-                number = waiting.pop(0)
-                with put_off():  # so that no process is started and then forgotten
-                    run = _Run(number, jobs[number], num_runs, Path(logs) / str(number))
-                    running[run.reports] = run
-                show(number, ProgressUpdate("starting", 0, 1, ""))
-            for reports in wait(list(running)):
-                assert isinstance(reports, Connection)
-                run = running[reports]
-                message = run.receive()
-                if message is None:
-                    result = results[run.number] = run.result()
-                    del running[reports]
-                    message = _ended(result)
-                show(run.number, message)
+        # Libraries read the number of threads when a new process loads them.
+        os.environ["OMP_NUM_THREADS"] = str(threads_of_each(num_runs))
+        try:
+            while waiting or running:
+                while waiting and len(running) < parallel:
+                    number = waiting.pop(0)
+                    with put_off():  # so that no process is started and then forgotten
+                        reports, process = _start(jobs[number], num_runs, Path(logs) / str(number))
+                        running[reports] = number, process
+                    show(number, ProgressUpdate("starting", 0, 1, ""))
+                for ready in wait(list(running)):
+                    assert isinstance(ready, Connection)
+                    number, process = running[ready]
+                    try:
+                        update = ready.recv()
+                    except (EOFError, ConnectionResetError):  # it has ended
+                        del running[ready]
+                        process.join()
+                        result = results[number] = _result(jobs[number], process, Path(logs) / str(number))
+                        update = _ended(result)
+                    show(number, update)
+        finally:  # however the work ends, no process outlives it. Files are written atomically, so none is damaged.
+            os.environ.pop("OMP_NUM_THREADS")
+            if usual_threads is not None:
+                os.environ["OMP_NUM_THREADS"] = usual_threads
+            for _, process in running.values():
+                process.terminate()
+            for _, process in running.values():
+                process.join(SECONDS_TO_STOP)
+                process.kill()
+                process.join()
     return [result for result in results if result is not None]
 
 
@@ -103,57 +117,37 @@ def _ended(result: dict[str, Any]) -> ProgressUpdate:
     return ProgressUpdate("failed", 1, 1, result["error"]) if "error" in result else ProgressUpdate("done", 1, 1, "")
 
 
-class _Run:
-    """A job in its process, from start to result."""
+def _start(job: Job, num_runs: int, log: Path) -> tuple[Connection, SpawnProcess]:
+    """A job in a process of its own, and the connection over which it reports its progress."""
+    context = get_context("spawn")
+    reports, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(job, num_runs, log, theirs))
+    # A process started with Ctrl-C blocked never sees it. The process that started it decides when to stop.
+    resource_tracker.ensure_running()  # else it starts with the first process and unblocks signals
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    process.start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    theirs.close()  # so that the connection ends with the process
+    return reports, process
 
-    def __init__(self, number: int, job: Job, num_runs: int, log: Path) -> None:
-        self.number, self.job, self.log = number, job, log
-        self.error: str | None = None
-        context = get_context("spawn")
-        self.reports, theirs = context.Pipe(duplex=False)
-        self.process: SpawnProcess = context.Process(target=_work, args=(job, num_runs, log, theirs))
-        # Libraries read the number of threads when they are loaded.
-        before = os.environ.get("OMP_NUM_THREADS")
-        resource_tracker.ensure_running()  # else it starts with the first process and unblocks signals
-        # A process started with Ctrl-C blocked never sees it. The process that started it decides when to stop.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            os.environ["OMP_NUM_THREADS"] = str(threads_of_each(num_runs))
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            del os.environ["OMP_NUM_THREADS"]
-            if before is not None:
-                os.environ["OMP_NUM_THREADS"] = before
-        theirs.close()  # so that the connection ends with the process
 
-    def receive(self) -> ProgressUpdate | None:
-        """Its progress; None when it has ended. An error it reports is kept."""
-        try:
-            message: ProgressUpdate | UserError = self.reports.recv()
-        except (EOFError, ConnectionResetError):
-            return None
-        if isinstance(message, UserError):
-            self.error = str(message)
-            return self.receive()
-        return message
-
-    def result(self) -> dict[str, Any]:
-        self.process.join()
-        self.reports.close()
-        result = RunFolder(self.job.folder).result()
-        if result is not None:
-            return result
-        details = self.log.read_text(errors="replace") if self.log.exists() else ""
-        code = self.process.exitcode or 0
-        if code < 0:
-            cause = f"its process was ended by {signal.Signals(-code).name}; if memory ran out, lower --parallel"
-        elif code == RESUME_CODE:
-            cause = "its process was stopped by SIGTERM; the same command resumes from the last checkpoint"
-        else:
-            lines = [line for line in details.splitlines() if line.strip()]
-            cause = f"its process failed: {lines[-1] if lines else f'exit code {code}'}"
-        return {"error": self.error or cause, "details": details}
+def _result(job: Job, process: SpawnProcess, log: Path) -> dict[str, Any]:
+    """Of a process that has ended."""
+    result = RunFolder(job.folder).result()
+    if result is not None:
+        return result
+    details = log.read_text(errors="replace") if log.exists() else ""
+    code = process.exitcode or 0
+    last = next((line for line in reversed(details.splitlines()) if line.strip()), f"exit code {code}")
+    if code == USER_ERROR_CODE:
+        cause = last
+    elif code == RESUME_CODE:
+        cause = "its process was stopped by SIGTERM; the same command resumes from the last checkpoint"
+    elif code < 0:
+        cause = f"its process was ended by {signal.Signals(-code).name}; if memory ran out, lower --parallel"
+    else:
+        cause = f"its process failed: {last}"
+    return {"error": cause, "details": details}
 
 
 def threads_of_each(num_runs: int) -> int:
@@ -163,37 +157,21 @@ def threads_of_each(num_runs: int) -> int:
     return min(threads, int(asked)) if asked.isdigit() else threads
 
 
-@contextmanager
-def _all_stopped(running: dict[Connection, _Run]) -> Iterator[None]:
-    """However the work ends, no process outlives it. Files are written atomically, so none is damaged."""
-    try:
-        yield
-    finally:
-        for run in running.values():
-            run.process.terminate()
-        for run in running.values():
-            run.process.join(SECONDS_TO_STOP)
-            if run.process.is_alive():
-                run.process.kill()
-                run.process.join()
-            run.reports.close()
-
-
 def _work(job: Job, num_runs: int, log: Path, reports: Connection) -> None:
     """Runs in the new process."""
     with log.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     torch.set_num_threads(threads_of_each(num_runs))
-    config, folder = deepcopy(job.config), RunFolder(job.folder)
-    if config.data.workers is None:
-        config.data.workers = max(1, default_workers() // num_runs)
+    folder = RunFolder(job.folder)
+    if job.config.data.workers is None:
+        job.config.data.workers = max(1, default_workers() // num_runs)
     try:
         with redirected(reports.send):
-            result = job.work(config, folder)
+            result = job.work(job.config, folder)
     except UserError as error:
-        reports.send(UserError(str(error)))
-        sys.exit(2)
+        print(" ".join(str(error).split()))
+        sys.exit(USER_ERROR_CODE)
     except Stopped:
         sys.exit(RESUME_CODE)
     if num_runs > 1:

@@ -6,8 +6,7 @@ Shapes: N views of all images, V views of each, D features, K classes.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,67 +22,23 @@ from contune.methods.pairwise import PairwiseMethod
 from contune.methods.tcl import TCL
 from contune.training.engine import CHECKED, TAKEN
 from contune.training.log import MetricsLog
-from contune.training.optim import load_moments
 
 COLLAPSED_RANK = 1.5
 """Below this effective rank all features lie on one line, or in one point."""
-GUESSING_SHARE, GUESSING_EPOCHS, GUESSING_STEPS = 0.99, 5, 1000
-"""A method is stuck if after this many epochs and steps its loss is still above this share of a guess's."""
-ADVICE = "lower optim.lr or raise method.temperature, in a new folder"
+ADVICE = "the last checkpoint is untouched; lower optim.lr or raise method.temperature, in a new folder"
 MAX_SKIPPED_IN_A_ROW = 30
 """If more steps in a row are not finite, the weights themselves are to blame."""
 
 
-class HostCopy:
-    """A copy of a tensor on its way to the host, as the tensor is when the work queued so far is done."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self.copied = tensor, None
-        if tensor.is_cuda:
-            self.tensor = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            self.tensor.copy_(tensor, non_blocking=True)
-            self.copied = torch.cuda.Event()
-            self.copied.record()
-
-    def has_arrived(self) -> bool:
-        return self.copied is None or self.copied.query()
-
-    def wait(self) -> list[float]:
-        if self.copied is not None:
-            self.copied.synchronize()
-        values: list[float] = self.tensor.tolist()
-        return values
-
-
-@dataclass
-class Guard:
-    """run.on_nan: what happens when a step's loss or gradient is not finite. It stops the run or reports the skip."""
-
-    policy: str
-    num_skipped: int = 0
-    in_a_row: int = 0
-
-    def judge(self, steps: Sequence[int], losses_and_gradients: Sequence[tuple[float, float]]) -> None:
-        bad = []
-        for step, (loss, gradient) in zip(steps, losses_and_gradients, strict=True):
-            if math.isfinite(loss) and math.isfinite(gradient):
-                self.in_a_row = 0
-                continue
-            self.in_a_row += 1
-            what, value = ("gradient", gradient) if math.isfinite(loss) else ("loss", loss)
-            bad.append(f"the {what} became {value} at step {step}")
-        if not bad:
-            return
-        if self.policy == "stop":
-            raise UserError(
-                f"{bad[0]}; the last checkpoint is untouched; {ADVICE}, or skip such steps with run.on_nan=skip"
-            )
-        self.num_skipped += len(bad)
-        say(f"{bad[0]}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
-        if self.in_a_row >= MAX_SKIPPED_IN_A_ROW:
-            raise UserError(
-                f"{bad[-1]}, as in the {self.in_a_row - 1} steps before it; the last checkpoint is untouched; {ADVICE}"
-            )
+def to_host(tensor: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """A copy of a tensor as it is when the work queued so far is done, and the event of its arrival."""
+    if not tensor.is_cuda:
+        return tensor, None
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    copy.copy_(tensor, non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record()
+    return copy, arrival
 
 
 @torch.no_grad()
@@ -131,87 +86,73 @@ class OnlineProbe:
         self.optimizer.step()
         return {"online_loss": loss.detach(), "online_top1": top1(logits_NK.detach(), labels_N)}
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"classifier": self.classifier.state_dict(), "optimizer": self.optimizer.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.classifier.load_state_dict(state["classifier"])
-        load_moments(self.optimizer, state["optimizer"])
-
 
 class Watch:
     """Collects what steps return; writes a line to the log and the progress bar once in a while."""
 
     def __init__(
-        self, method: Method, guard: Guard, *, num_views: int, views_per_step: int, gradients: bool = False
+        self, method: Method, on_nan: str, *, num_views: int, views_per_step: int, gradients: bool = False
     ) -> None:
-        """gradients: whether to log the paper's gradient responses, for TCL also SupCon's on the same embeddings."""
-        self.method, self.guard = method, guard
+        """on_nan: what to do if a loss or gradient is not finite: `stop` the run, or `skip` the step and say so.
+
+        gradients: whether to log the paper's gradient responses, for TCL also SupCon's on the same embeddings.
+        """
+        self.method, self.on_nan = method, on_nan
         self.knobs = method.knobs if gradients and isinstance(method, PairwiseMethod) else None
         self.num_views, self.views_per_step = num_views, views_per_step
         self.sums: dict[str, Tensor] = {}
-        self.counts: dict[str, int] = {}
-        """Since the last line: sums of scalars by name, on the device, and how many steps had them."""
-        self.pending: list[tuple[int, Tensor]] = []
-        """Steps that the guard has not seen, each with its loss and its largest gradient."""
         self.num_steps = 0
-        self.warned: set[str] = set()
+        """Since the last line: sums of scalars by name, on the device, and over how many steps."""
+        self.unchecked: dict[int, Tensor] = {}
+        """The loss and the largest gradient of steps that `check` has not seen."""
+        self.num_skipped, self.in_a_row = 0, 0
+        self.line: dict[str, Any] | None = None
+        """The line whose numbers are still on their way."""
+        self.has_collapsed = False
         self.accuracy = ""
         """The last validation, for the progress bar."""
 
-    def begin(self, log: MetricsLog, advance: Advance) -> None:
+    def begin(self, log: MetricsLog, advance: Advance, step: int = 0) -> None:
         self.log, self.advance = log, advance
-        self.shown_at = time.monotonic()
-        self.line: dict[str, Any] | None = None
-        """The line whose numbers are still on their way."""
+        self.shown_at, self.shown_step = time.monotonic(), step
 
     def add(self, step: int, metrics: Mapping[str, Tensor]) -> None:
         """Add one step. A line whose numbers have arrived is shown."""
         values = dict(metrics)
         if CHECKED in values:
-            self.pending.append((step, values.pop(CHECKED).clone()))  # a replayed graph overwrites its own
+            self.unchecked[step] = values.pop(CHECKED).clone()  # a replayed graph overwrites its own
         for name, value in values.items():
             # Never the value itself: a replayed graph writes its next result over it.
             self.sums.setdefault(name, torch.zeros((), device=value.device))
-            self.counts[name] = self.counts.get(name, 0) + 1
         torch._foreach_add_([self.sums[name] for name in values], [v.detach().float() for v in values.values()])
         self.num_steps += 1
-        if self.line is not None and self.line["copy"].has_arrived():
+        if self.line is not None and self.line["arrival"].query():
             self.catch_up()
 
-    def ask(
-        self,
-        step: int,
-        epoch: float,
-        lr: float,
-        features_ND: Tensor,
-        state: Mapping[str, Tensor],
-        known: Mapping[str, float] | None = None,
-    ) -> None:
+    def ask(self, step: int, known: Mapping[str, float], features_ND: Tensor, state: Mapping[str, Tensor]) -> None:
         """Ask for the means since the last call, over all processes, and for measures of this step's output.
 
-        `known` numbers join them. The previous line is shown now at the latest.
+        `known` numbers join them: the epoch, lr, and others. The previous line is shown now at the latest.
         """
         self.catch_up()
         now = spread(features_ND, self.num_views)
         if self.knobs is not None:
             supcon = isinstance(self.method, TCL)
             now |= logged_responses(state["z_ND"], state["groups_N"], self.knobs, supcon=supcon)
-        scalars = torch.stack([*self.sums.values(), *(value.float() for value in now.values())])
-        checked = [loss_and_gradient for _, loss_and_gradient in self.pending]
+        scalars = torch.stack([*self.sums.values(), *now.values()])
+        numbers, arrival = to_host(torch.cat([distributed.mean(scalars), *self.unchecked.values()]))
         self.line = {
             "step": step,
-            "epoch": epoch,
-            "lr": lr,
+            "known": known,
+            "sums": list(self.sums),
             "num_steps": self.num_steps,
-            "counts": self.counts | dict.fromkeys(now, 1),
-            "known": known or {},
-            "now": now.keys(),  # these belong to a single step and are no means
-            "checked_steps": [number for number, _ in self.pending],
-            "copy": HostCopy(torch.cat([distributed.mean(scalars), *checked])),
+            "now": list(now),
+            "checked": list(self.unchecked),
+            "numbers": numbers,
+            "arrival": arrival,
         }
-        self.sums, self.counts, self.pending, self.num_steps = {}, {}, [], 0
-        if self.line["copy"].has_arrived():
+        self.sums, self.num_steps, self.unchecked = {}, 0, {}
+        if arrival is None:
             self.catch_up()
 
     def catch_up(self) -> None:
@@ -219,51 +160,50 @@ class Watch:
         line, self.line = self.line, None
         if line is None:
             return
-        step, epoch, lr, counts = line["step"], line["epoch"], line["lr"], line["counts"]
-        numbers = line["copy"].wait()
-        checked = numbers[len(counts) :]
-        self.guard.judge(line["checked_steps"], list(zip(checked[::2], checked[1::2], strict=True)))
-        means = {name: number / counts[name] for name, number in zip(counts, numbers, strict=False)}
-        seconds = time.monotonic() - self.shown_at
-        self.shown_at += seconds
-        if TAKEN in means:  # skipped steps have added zeros: means over the others only
-            share = means.pop(TAKEN)
-            means = {name: mean if name in line["now"] else mean / share for name, mean in means.items() if share}
+        if line["arrival"] is not None:
+            line["arrival"].synchronize()
+        numbers = iter(line["numbers"].tolist())
+        sums = dict(zip(line["sums"], numbers, strict=False))
+        now = dict(zip(line["now"], numbers, strict=False))
+        self.check(line["checked"], zip(numbers, numbers, strict=True))
+        step, known, now_at = line["step"], line["known"], time.monotonic()
+        rate = (step - self.shown_step) * self.views_per_step / (now_at - self.shown_at)
+        self.shown_step, self.shown_at = step, now_at
+        num_taken = sums.pop(TAKEN, line["num_steps"])  # skipped steps have added zeros
+        if not num_taken:
+            return
+        means = {name: total / num_taken for name, total in sums.items()} | now
+        if self.on_nan == "skip":
             means = {name: mean for name, mean in means.items() if math.isfinite(mean)}
-            if "loss" not in means:
-                return
-            means["skipped_steps"] = self.guard.num_skipped
-        self._warn(means, step, epoch)
-        means |= line["known"]
-        if "val_top1" in means:
-            self.accuracy = f"  validation {100 * means['val_top1']:.1f} %"
-        rate = line["num_steps"] * self.views_per_step / seconds
-        self.log.write(step, {"epoch": epoch, "lr": lr, **means, "views_per_second": rate})
-        self.advance(step, f"loss {means['loss']:.3f}  lr {lr:.2g}  {rate:,.0f} views/s{self.accuracy}")
+            means["skipped_steps"] = self.num_skipped
+        if means.get("effective_rank", math.inf) < COLLAPSED_RANK and not self.has_collapsed:
+            self.has_collapsed = True  # said once
+            fix = "lower optim.lr, lengthen optim.warmup_epochs, or use a larger optim.batch_images"
+            say(f"by step {step} the features have collapsed: all images look alike to the encoder. Stop and {fix}")
+        if "val_top1" in known:
+            self.accuracy = f"  validation {100 * known['val_top1']:.1f} %"
+        self.log.write(step, {**known, **means, "views_per_second": rate})
+        self.advance(step, f"loss {means['loss']:.3f}  lr {known['lr']:.2g}  {rate:,.0f} views/s{self.accuracy}")
+
+    def check(self, steps: Iterable[int], losses_and_gradients: Iterable[Sequence[float]]) -> None:
+        """Stop the run at a step that was not finite, or report that it was skipped."""
+        for step, (loss, gradient) in zip(steps, losses_and_gradients, strict=True):
+            if math.isfinite(loss) and math.isfinite(gradient):
+                self.in_a_row = 0
+                continue
+            self.num_skipped += 1
+            self.in_a_row += 1
+            bad = f"gradient became {gradient}" if math.isfinite(loss) else f"loss became {loss}"
+            text = f"the {bad} at step {step}"
+            if self.on_nan == "stop":
+                raise UserError(f"{text}; {ADVICE}, or skip such steps with run.on_nan=skip")
+            if self.in_a_row == MAX_SKIPPED_IN_A_ROW:
+                raise UserError(f"{text}, as in the {self.in_a_row - 1} steps before it; {ADVICE}")
+            say(f"{text}: skipped because of run.on_nan=skip; {self.num_skipped} so far")
 
     def settle(self) -> None:
-        """Show what was asked for, and let the guard see every step so far."""
+        """Show what was asked for, and check every step so far."""
         self.catch_up()
-        if self.pending:
-            steps, pairs = zip(*self.pending, strict=True)
-            self.guard.judge(steps, torch.stack(pairs).tolist())
-            self.pending = []
-
-    def _warn(self, means: Mapping[str, float], step: int, epoch: float) -> None:
-        """Say once if the features have collapsed, and once if all predictions stay the same."""
-        rank = means.get("effective_rank", math.inf)  # missing after a skipped step
-        if rank < COLLAPSED_RANK and "collapse" not in self.warned:
-            self.warned.add("collapse")
-            say(
-                f"by step {step} the features have collapsed: their effective rank is {rank:.2f}, so all images look "
-                "alike to this encoder. Stop the run (Ctrl-C) and lower optim.lr, lengthen optim.warmup_epochs, or use "
-                "a larger optim.batch_images"
-            )
-        late = epoch >= GUESSING_EPOCHS and step >= GUESSING_STEPS
-        guess = self.method.guess
-        if guess is not None and late and means["loss"] >= GUESSING_SHARE * guess.loss and "guess" not in self.warned:
-            self.warned.add("guess")
-            say(
-                f"at step {step} the loss is still {means['loss']:.2f}, about that of the same prediction for every "
-                f"image ({guess.loss:.2f}). This can last for many epochs. To shorten it: {guess.advice}"
-            )
+        for step, checked in self.unchecked.items():
+            self.check([step], [checked.tolist()])
+        self.unchecked = {}

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from contune import device
-from contune.methods.base import Method, ParameterGroup
 
 TRUST_COEFFICIENT, EPSILON = 0.02, 1e-8
 
@@ -21,6 +20,7 @@ def build_optimizer(
     lr: float,
     momentum: float,
     weight_decay: float,
+    constant: tuple[str, ...] = (),
     encoder_rates: Mapping[Tensor, float] | None = None,
 ) -> torch.optim.Optimizer:
     """SGD and AdamW decay every parameter, as the authors do; LARS leaves one-dimensional ones alone.
@@ -28,28 +28,23 @@ def build_optimizer(
     LARS has solo-learn's values, which the paper's self-supervised runs use: trust coefficient 0.02, ratio
     clipped at 1, no decay and no scaling of biases and batch-norm.
 
+    constant: how the names of parameters begin whose rate stays.
     encoder_rates: the share of the rate for each parameter of the encoder, which then has groups of its own.
     """
     encoder_rates = encoder_rates or {}
-    groups = (
-        module.parameter_groups()
-        if isinstance(module, Method)
-        else [ParameterGroup([parameter for parameter in module.parameters() if parameter.requires_grad])]
-    )
-    fused = groups[0].parameters[0].device.type == "cuda"
-
-    settings: list[dict[str, Any]] = []
-    for group in groups:
-        alike: dict[tuple[float, bool, float], list[nn.Parameter]] = {}
-        for parameter in group.parameters:
+    fused = next(module.parameters()).is_cuda
+    alike: dict[tuple[bool, float, bool, float], list[nn.Parameter]] = {}
+    for own_name, parameter in module.named_parameters():
+        if parameter.requires_grad:
             decay = 0.0 if name == "lars" and parameter.dim() <= 1 else weight_decay
-            own = encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
+            own = own_name.startswith(constant), encoder_rates.get(parameter, 1.0), parameter in encoder_rates, decay
             alike.setdefault(own, []).append(parameter)
-        for (share, in_encoder, decay), parameters in alike.items():
-            # On a GPU each group's rate is a tensor, so that a captured step sees it change.
-            rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
-            flags = {"constant": group.constant, "share": share, "in_encoder": in_encoder}
-            settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
+    settings: list[dict[str, Any]] = []
+    for (is_constant, share, in_encoder, decay), parameters in alike.items():
+        # On a GPU each group's rate is a tensor, so that a captured step sees it change.
+        rate = torch.tensor(lr, device=parameters[0].device) if fused else lr
+        flags = {"constant": is_constant, "share": share, "in_encoder": in_encoder}
+        settings.append({"params": parameters, "lr": rate, "weight_decay": decay, **flags})
     if name == "lars":
         return Lars(settings, lr=lr, momentum=momentum)
     if name == "sgd":
@@ -128,10 +123,13 @@ class Lars(torch.optim.Optimizer):
             if not parameters:
                 continue
             updates: list[Tensor] = [parameter.grad for parameter in parameters]
-            if group["weight_decay"]:
-                ratios = _trust_ratios(parameters, updates, group)
-                updates = list(torch._foreach_add(updates, parameters, alpha=group["weight_decay"]))
-                torch._foreach_mul_(updates, ratios)
+            if decay := group["weight_decay"]:
+                # The trust ratio: trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 if a norm is 0.
+                w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *updates])).view(2, -1)
+                trust_P = TRUST_COEFFICIENT * w_P / (g_P.add(w_P, alpha=decay) + EPSILON)
+                trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
+                updates = list(torch._foreach_add(updates, parameters, alpha=decay))
+                torch._foreach_mul_(updates, list((trust_P / group["lr"]).clamp(max=1.0).unbind()))
             for parameter in parameters:
                 if "momentum_buffer" not in self.state[parameter]:
                     self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -148,11 +146,3 @@ class Lars(torch.optim.Optimizer):
                 maximize=False,
                 is_first_step=False,
             )
-
-
-def _trust_ratios(parameters: list[Tensor], gradients: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
-    """For each parameter trust · |w| / (|g| + decay · |w|), over the rate and at most 1; 1 where either norm is 0."""
-    w_P, g_P = norms_2P = torch.stack(torch._foreach_norm([*parameters, *gradients])).view(2, -1)
-    trust_P = TRUST_COEFFICIENT * w_P / (g_P.add(w_P, alpha=group["weight_decay"]) + EPSILON)
-    trust_P = torch.where(norms_2P.amin(dim=0) > 0, trust_P, 1.0)
-    return list((trust_P / group["lr"]).clamp(max=1.0).unbind())

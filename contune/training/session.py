@@ -1,12 +1,19 @@
 """A whole run, from config to report: what `contune train` and `contune eval` do."""
 
+import shlex
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from contune import distributed
@@ -17,7 +24,7 @@ from contune.data.images import Loader
 from contune.device import choose_device, hardware_name
 from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
-from contune.eval.measures import KNN, LINEAR, MAP, MEASURES, START, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file
 from contune.methods.base import Method
@@ -25,7 +32,7 @@ from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import EXTENDABLE, RunFolder
 from contune.training.engine import CapturedStep, can_capture
-from contune.training.log import CHECKPOINT, METRICS, build_result, check_loggers, downsampled, read_metrics
+from contune.training.log import CHECKPOINT, METRICS, MetricsLog, downsampled, git_revision, read_metrics, versions
 from contune.training.setup import Own, Setup, build_method, open_setup
 from contune.training.signals import stoppable
 from contune.training.trainer import Trainer
@@ -34,78 +41,52 @@ SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
 CONTRASTIVE, STUCK = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "simclr"), 0.98
 """Methods whose loss begins at that of random embeddings. They learned nothing if it keeps this share of it."""
-WriteReport = Callable[..., None]
-"""Called with a path and, by keyword, what `contune.report` draws from; the core does not know how to draw."""
 
 
 def train(
     config: Config,
     folder: str | Path | RunFolder,
     *,
-    write_report: WriteReport | None = None,
+    write_report: Callable[..., None] | None = None,
     own: Own | None = None,
     extends: RunFolder | None = None,
 ) -> dict[str, Any]:
     """Train, evaluate and report into `folder`, resuming what an earlier call has begun. Returns its result.json.
 
+    write_report: called with a path and what `contune.report` draws from; the core does not know how to draw.
     own: data, an encoder or a transform of yours, in place of what the config names.
     extends: a run to train further, in its own folder or from a copy of its checkpoint in `folder`.
     Of several processes only the first returns a result, the others {}.
     """
     folder = RunFolder(folder)
-    with stoppable(), distributed.process_group(choose_device(config.run.device)):
+    with stoppable(), distributed.process_group(choose_device(config.run.device)), ExitStack() as opened:
         config.check()
-        if extends is not None:
-            check_extension(config, extends)
-        if extends is None or extends.path.resolve() != folder.path.resolve():
-            folder.check(config)
+        check_folder(config, folder, extends)
         finished = folder.result()
         if finished is not None and finished["epochs"] == config.optim.epochs:
             say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
             return finished
-        return _train(config, folder, write_report, own, extends)
+        times = {"start": time.monotonic()}
 
+        # Load and build. Whatever can be wrong with the input shows here, before anything is written.
+        for name in config.run.loggers:
+            if find_spec(name) is None:
+                raise UserError(f"run.loggers={name} is not installed; pip install 'contune[{name}]'")
+        setup = open_setup(config, own=own)
+        method = build_method(setup)
+        train_loader = setup.loader(setup.dataset.train, "train images")
+        test_set, test_loader, val_loader = setup.eval_set(), None, None
+        if test_set is not None and distributed.is_main():
+            test_loader = setup.loader(test_set, "test images")
+        if config.eval.every and setup.dataset.val is not None and train_loader.labels_N is not None:
+            val_loader = setup.loader(setup.dataset.val, "validation images")
+        elif config.optim.patience or config.run.keep == "best":
+            raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
+        trainer = Trainer(setup, method, train_loader, folder, val_loader)
+        setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
 
-def check_extension(config: Config, run: RunFolder) -> None:
-    """Whether a run may be trained further with this config."""
-    before = run.config()
-    different = set(before.differences(config)) - {*EXTENDABLE}
-    if different:
-        raise UserError(f"a run continues with its own {', '.join(sorted(different))}; change only optim.epochs")
-    if config.optim.epochs < before.optim.epochs:
-        raise UserError(f"{run.path} has {before.optim.epochs} epochs; set optim.epochs to the new total, not to fewer")
-    if not (run.path / CHECKPOINT).exists():
-        raise UserError(f"{run.path} has no {CHECKPOINT} to continue from; train it first")
-
-
-def _train(
-    config: Config, folder: RunFolder, write_report: WriteReport | None, own: Own | None, extends: RunFolder | None
-) -> dict[str, Any]:
-    stages: dict[str, float] = {}
-    since = time.monotonic()
-
-    def lap(stage: str) -> None:
-        nonlocal since
-        now = time.monotonic()
-        stages[stage], since = round(now - since, 2), now
-
-    # Load and build. Whatever can be wrong with the input shows here, before anything is written.
-    check_loggers(config.run.loggers)
-    setup = open_setup(config, own=own)
-    method = build_method(setup)
-    train_loader = setup.loader(setup.dataset.train, "train images")
-    test_set, test_loader = setup.eval_set(), None
-    if test_set is not None and distributed.is_main():
-        test_loader = setup.loader(test_set, "test images")
-    val_loader = None
-    if config.eval.every and setup.dataset.val is not None and train_loader.labels_N is not None:
-        val_loader = setup.loader(setup.dataset.val, "validation images")
-    elif config.optim.patience or config.run.keep == "best":
-        raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
-    trainer = Trainer(setup, method, train_loader, folder, val_loader)
-    setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
-    distributed.barrier()
-    with ExitStack() as opened:
+        # Open the folder, and resume what is in it.
+        distributed.barrier()
         if distributed.is_main():
             opened.enter_context(folder.opened(config))
             folder.result_file.unlink(missing_ok=True)  # of fewer epochs
@@ -113,55 +94,48 @@ def _train(
                 for name in (METRICS, CHECKPOINT):
                     with atomic_file(folder.path / name) as part:
                         shutil.copyfile(extends.path / name, part)
+            if setup.dataset.skipped:
+                write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)
         distributed.barrier()
-        if distributed.is_main() and setup.dataset.skipped:
-            write_broken(folder.path / SKIPPED_FILE, setup.dataset.skipped)
         say(describe(setup, method, str(trainer.engine)))
         start = None
         if config.eval.start and config.optim.epochs and test_loader is not None:
-            start = tuple(
-                extract_features(method.encoder, loader, setup.spec, autocast=setup.autocast)
-                for loader in (train_loader, test_loader)
-            )
+            features = partial(extract_features, method.encoder, spec=setup.spec, autocast=setup.autocast)
+            start = features(train_loader), features(test_loader)
         resumed_at = trainer.resume()
         if resumed_at:
             say(f"resuming from step {resumed_at:,} of {trainer.num_steps:,}")
-        lap("data")
+        times["data"] = time.monotonic()
 
-        log = opened.enter_context(trainer.open_log())
+        # Train.
+        log = MetricsLog(folder.path, resume_step=resumed_at, loggers=config.run.loggers, config=config.to_dict())
+        opened.enter_context(log)
         trainer.fit(log)
         # The probe belongs to the last weights, not to the best.
         online = trainer.probe.classifier if trainer.probe and not trainer.best_weights else None
         trainer.release_memory()
-        lap("training")
+        times["training"] = time.monotonic()
         if not distributed.is_main():
             return {}
 
+        # Measure.
         save_encoder(folder.encoder_file, method.encoder, setup.spec)
-        evaluation = classifier = None
+        found = Evaluation(scores=[], retrieval=[], features_MD=torch.empty(0))
         if test_loader is not None:
             extra = {"classifier": method.classifier, "online": online, "start": start, "val": val_loader}
-            evaluation = _evaluate(setup, method.encoder, train_loader, test_loader, **extra)
-            classifier = evaluation.classifier
-        if classifier is not None:
-            save_classifier(folder.path / CLASSIFIER_FILE, classifier)
-        log.write_scores([] if evaluation is None else evaluation.scores)
-        lap("measuring")
+            found = _evaluate(setup, method.encoder, train_loader, test_loader, **extra)
+        if found.classifier is not None:
+            save_classifier(folder.path / CLASSIFIER_FILE, found.classifier)
+        log.tell_loggers({f"{score['split']}/{score['name']}": score["top1"] for score in found.scores})
+        times["measuring"] = time.monotonic()
 
+        # Report.
         metrics = read_metrics(folder.path)
-        result = build_result(
-            config.to_dict(),
-            [] if evaluation is None else evaluation.scores,
-            [] if evaluation is None else evaluation.retrieval,
-            hardware=hardware_name(setup.device),
-            seconds=trainer.seconds,
-            views_per_second=trainer.step * trainer.views_per_step / (trainer.seconds or 1.0),
-        )
-        if setup.dataset.skipped:
-            result["skipped"] = len(setup.dataset.skipped)
-        result["last_logged"] = dict(metrics[-1]) if metrics else {}
-        for circumstance in ("step", "epoch", "lr", "views_per_second"):
-            result["last_logged"].pop(circumstance, None)
+        rate = trainer.step * trainer.views_per_step / (trainer.seconds or 1.0)
+        result = build_result(setup, found, seconds=trainer.seconds, views_per_second=rate)
+        last = metrics[-1] if metrics else {}
+        others = ("step", "epoch", "lr", "views_per_second")
+        result["last_logged"] = {name: last[name] for name in last if name not in others}
         result["curves"] = downsampled(metrics)
         result["warnings"] = learned_nothing(result, metrics)
         if val_loader is not None:
@@ -177,16 +151,66 @@ def _train(
                     images=test_set,
                     channels=setup.spec.channels,
                     skipped=setup.dataset.skipped,
-                    features_MD=None if evaluation is None else evaluation.features_MD,
-                    predicted_M=classifier.predict(evaluation.features_MD) if evaluation and classifier else None,
-                    predicted_by=classifier.measure if classifier else "",
+                    features_MD=found.features_MD,
+                    predicted_M=found.classifier.predict(found.features_MD) if found.classifier else None,
+                    predicted_by=found.classifier.measure if found.classifier else "",
                 )
-            lap("report")
+            times["report"] = time.monotonic()
         if resumed_at:
             result["resumed_at"] = resumed_at  # where `stages` begin; `seconds` are those of the whole training
-        result["stages"] = stages
+        result["stages"] = {stage: round(end - begin, 2) for (_, begin), (stage, end) in pairwise(times.items())}
         folder.write_result(result)
         return result
+
+
+def check_folder(config: Config, folder: RunFolder, extends: RunFolder | None) -> None:
+    """Whether a run with this config may train in the folder, or may train another run further."""
+    if extends is None or extends.path.resolve() != folder.path.resolve():
+        folder.check(config)
+    if extends is None:
+        return
+    before = extends.config()
+    different = set(before.differences(config)) - {*EXTENDABLE}
+    if different:
+        raise UserError(f"a run continues with its own {', '.join(sorted(different))}; change only optim.epochs")
+    if config.optim.epochs < before.optim.epochs:
+        raise UserError(f"{extends.path} has {before.optim.epochs} epochs; set optim.epochs to the new total")
+    if not (extends.path / CHECKPOINT).exists():
+        raise UserError(f"{extends.path} has no {CHECKPOINT} to continue from; train it first")
+
+
+def build_result(
+    setup: Setup, found: Evaluation, *, seconds: float = 0.0, views_per_second: float = 0.0
+) -> dict[str, Any]:
+    """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
+    config = setup.config
+    result: dict[str, Any] = {
+        "method": config.method.name,
+        "data": config.data.name,
+        "encoder": config.model.encoder,
+    }
+    for column in (LINEAR, KNN, CLASSIFIER):
+        if score := judged_by({"measures": found.scores}, column):
+            for key in ("top1", "top5", MAP, "protocol"):
+                if key in score:
+                    result[f"{column}_{key}"] = score[key]
+    if setup.dataset.skipped:
+        result["skipped"] = len(setup.dataset.skipped)
+    return result | {
+        "split": config.eval.split,
+        "epochs": config.optim.epochs,
+        "seed": config.run.seed,
+        "seconds": round(seconds, 2),
+        "views_per_second": round(views_per_second, 1),
+        "measures": found.scores,
+        "retrieval": found.retrieval,
+        "command": "contune " + shlex.join(sys.argv[1:]),
+        "config": config.to_dict(),
+        "hardware": hardware_name(setup.device),
+        "versions": versions(),
+        "git_revision": git_revision(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, float]]) -> list[str]:
@@ -208,20 +232,21 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
 
 def describe(setup: Setup, method: Method, engine: str) -> str:
     """Two lines on what is about to happen."""
-    config, dataset, spec = setup.config, setup.dataset, setup.spec
-    test = setup.eval_set()
+    config, dataset, spec, test = setup.config, setup.dataset, setup.spec, setup.eval_set()
     classes = plural(setup.num_classes, "class", "es") if setup.num_classes else "no labels"
     if dataset.unseen is not None:
         classes += f"; {plural(len(dataset.unseen), 'image')} of other classes for retrieval"
-    skipped = f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})" if dataset.skipped else ""
+    if dataset.skipped:
+        classes += f"; {plural(len(dataset.skipped), 'broken image')} left out ({SKIPPED_FILE})"
+    source = config.model.weights or config.model.encoder
+    weights = "random weights" if setup.weights is None else f"weights of {source}"
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
     return (
         f"{dataset.name}: {len(dataset.train):,} training and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
-        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}{skipped}\n"
-        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, "
-        f"{'random weights' if setup.weights is None else f'weights of {setup.weights.title}'}), "
+        f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}\n"
+        f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, {weights}), "
         f"{plural(config.optim.epochs, 'epoch')} of {plural(batch, 'image')} × {plural(views, 'view')} = "
         f"{plural(batch * views, 'embedding')} a batch, on {hardware_name(setup.device)}, {engine}"
     )
@@ -231,34 +256,28 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     """Evaluate a finished run's encoder again; `overrides` may name other data or other protocols."""
     folder = RunFolder(folder)
     config = folder.config().override(overrides)
-    different = folder.config().differences(config)
-    for key in different:
+    different = set(folder.config().differences(config))
+    for key in sorted(different):
         if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
+        if key.endswith(("_fraction", "unseen_classes")) and not {"data.name", "data.path"} & different:
+            raise UserError(f"another {key} would evaluate on training images; leave it as it was")
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
-    dataset, split = setup.dataset, config.eval.split
-    other_split = {"data.val_fraction", "data.test_fraction"} & set(different)
-    if split in dataset.held_out and other_split and not {"data.name", "data.path"} & set(different):
-        raise UserError(f"another {' and '.join(other_split)} would evaluate on training images; leave it as it was")
-    if "data.unseen_classes" in different and not {"data.name", "data.path"} & set(different):
-        raise UserError("another data.unseen_classes would call trained classes unseen; leave it as it was")
+    dataset = setup.dataset
     if dataset.skipped:
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
     if test_set is None:
-        raise UserError(f"{dataset.name} has no {split} split to evaluate on; {setup.way_to_measure()}")
+        raise UserError(f"{dataset.name} has no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
     encoder.to(setup.device)
     train_loader = setup.loader(dataset.train, "train images")
     evaluation = _evaluate(setup, encoder.backbone, train_loader, setup.loader(test_set, "test images"))
-    # A run without a classifier gets this one for `contune predict`, unless the run has labels of its own.
     classifier_file = folder.path / CLASSIFIER_FILE
-    belongs = not any(key.startswith("data.") for key in different) or "knn_top1" not in (folder.result() or {})
-    if evaluation.classifier and not classifier_file.exists() and belongs:
+    if evaluation.classifier and not classifier_file.exists():  # for `contune predict`
         save_classifier(classifier_file, evaluation.classifier)
         say(f"classifier {classifier_file}, of {dataset.name}")
-    hardware = hardware_name(setup.device)
-    return build_result(config.to_dict(), evaluation.scores, evaluation.retrieval, hardware=hardware)
+    return build_result(setup, evaluation)
 
 
 def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **extra: Any) -> Evaluation:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from contune import distributed
 from contune.config import Config, DataConfig
 from contune.console import plural, progress
 from contune.data import Dataset, ImageSet, load_dataset
-from contune.data.augment import Augmenter, OwnTransform, Policy, Transform, build_policy
+from contune.data.augment import Augmenter, OwnTransform, Transform, build_policy
 from contune.data.datasets import no_such_place
 from contune.data.images import Loader, Splits, build_loader
 from contune.data.memory import MEMORY
@@ -21,9 +22,9 @@ from contune.errors import UserError
 from contune.files import expanded
 from contune.methods import find_method
 from contune.methods.base import Method
-from contune.models import EncoderSpec, find_weights
+from contune.models import EncoderSpec, ImageEncoder, find_weights
 from contune.models.encoders import check_encoder_name
-from contune.models.saved import Weights, adapt_channels
+from contune.models.saved import adapt_channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class Setup:
     view_dtype: torch.dtype
     """Of augmented views. On a GPU: the dtype that the encoder's first convolution casts them to anyway."""
     num_classes: int
-    weights: Weights | None
+    weights: ImageEncoder | None
     """What training starts from; None: random weights."""
     own: Own
 
@@ -68,13 +69,12 @@ class Setup:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
         augment = self.config.augment
         policies = policies or augment.per_view or [augment.policy] * augment.views
-        built: dict[str, Policy] = {}
-        for text in policies:
-            if text not in built:
-                look = {"image_size": self.spec.image_size, "channels": self.spec.channels}
-                own = self.own.transform
-                built[text] = build_policy(text, **look) if own is None else OwnTransform(function=own, **look)
-        return Augmenter(list(map(built.__getitem__, policies)), self.spec.mean, self.spec.std)
+        look: Any = {"image_size": self.spec.image_size, "channels": self.spec.channels}
+        if self.own.transform is not None:
+            same = OwnTransform(function=self.own.transform, **look)
+            return Augmenter([same] * len(policies), self.spec.mean, self.spec.std)
+        build = cache(partial(build_policy, **look))
+        return Augmenter(list(map(build, policies)), self.spec.mean, self.spec.std)
 
     def eval_set(self) -> ImageSet | None:
         """The images of eval.split; None where there is no test split."""
@@ -109,24 +109,26 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.benchmark = config.run.autotune
     torch.backends.cudnn.deterministic = True
     if spec is None:
+        model = config.model
+        seen = EncoderSpec(
+            encoder=model.encoder, stem=model.stem, norm=model.norm, image_size=dataset.image_size,
+            channels=dataset.channels, mean=dataset.mean, std=dataset.std,
+        )  # fmt: skip
+        if weights is not None:
+            seen = weights.spec
         channels = config.data.channels or dataset.channels
-        mean, std = dataset.mean, dataset.std
+        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
+        if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
+            channels = seen.channels
+        if weights is not None and channels != seen.channels != 3:
+            raise UserError(f"the weights need data.channels={seen.channels}; only those for color can adapt")
+        mean, std = (dataset.mean, dataset.std) if channels != seen.channels else (seen.mean, seen.std)
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        traits: dict[str, Any] = {"resize": config.data.resize, "bits": dataset.bits, "ranges": dataset.ranges}
-        traits["image_size"] = config.data.image_size or (dataset if weights is None else weights.spec).image_size
-        # Gray and color images become what the weights have seen, unless data.channels says otherwise.
-        if weights is not None and config.data.channels is None and {channels, weights.spec.channels} <= {1, 3}:
-            channels = weights.spec.channels
-        if weights is None or channels != weights.spec.channels:
-            traits |= {"channels": channels, "mean": mean, "std": std}
-        if weights is None:
-            model = config.model
-            spec = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **traits)
-        elif channels != weights.spec.channels != 3:
-            raise UserError(f"the weights need data.channels={weights.spec.channels}; only those for color can adapt")
-        else:
-            spec = replace(weights.spec, **traits)
+        spec = replace(
+            seen, image_size=config.data.image_size or seen.image_size, channels=channels, mean=mean, std=std,
+            resize=config.data.resize, bits=dataset.bits, ranges=dataset.ranges,
+        )  # fmt: skip
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,
@@ -145,10 +147,7 @@ def open_dataset(data: DataConfig, splits: Splits | None = None) -> Dataset:
     """The data that a config names; `splits` instead if they are in memory."""
     own_images = data.name == "images" and splits is None
     if data.name == MEMORY and splits is None:
-        raise UserError(
-            "this run was trained on images in memory, which contune cannot load again; train it further in Python, or "
-            "name images with data.name=images data.path=FOLDER"
-        )
+        raise UserError("the images of this run were in memory; name others with data.name=images data.path=FOLDER")
     if own_images and data.path is None:
         raise UserError("data.name=images needs data.path: a folder of images, a CSV or a parquet file")
     if data.name == "digits" and data.path is not None:
@@ -176,10 +175,8 @@ def build_method(setup: Setup) -> Method:
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
-        raise UserError(
-            f"method {name} learns from labels and {dataset.name} has none; name a column of CSV or parquet with "
-            "data.label_column=NAME, or train without labels by the recipe images-ssl or method.name=simclr"
-        )
+        fix = "name a column with data.label_column, or use the recipe images-ssl or method.name=simclr"
+        raise UserError(f"method {name} learns from labels and {dataset.name} has none; {fix}")
     multilabel = labels is not None and labels.dim() == 2
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
         raise UserError(f"method {name} needs two classes or more and {dataset.name} has one")
@@ -187,19 +184,15 @@ def build_method(setup: Setup) -> Method:
     encoder = setup.spec.build(setup.own.encoder)
     if setup.weights is not None:
         try:
-            encoder.load_state_dict(adapt_channels(setup.weights.tensors, encoder, setup.spec.channels))
+            encoder.load_state_dict(adapt_channels(setup.weights.backbone.state_dict(), encoder, setup.spec.channels))
         except RuntimeError as error:
-            raise UserError(
-                f"the weights do not fit {setup.spec.encoder}: {str(error).splitlines()[-1].strip()}"
-            ) from None
+            reason = str(error).splitlines()[-1].strip()
+            raise UserError(f"the weights do not fit {setup.spec.encoder}: {reason}") from None
     method = find_method(name)(encoder, int(encoder.num_features), setup.num_classes, settings)  # type: ignore[arg-type]  # timm models carry an int
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     if config.optim.balance == "weights":
         if labels is None or multilabel or not settings.needs_labels:
-            raise UserError(
-                f"optim.balance=weights needs one label per image and a method that learns from it, not {name}; "
-                "use optim.balance=none"
-            )
+            raise UserError(f"optim.balance=weights needs one label per image and a method that uses it, not {name}")
         method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form

@@ -19,8 +19,11 @@ class Stopped(BaseException):
     """SIGTERM came. Like KeyboardInterrupt it is no Exception, so that no `except Exception` catches it."""
 
 
-_RAISED: dict[int, type[BaseException]] = {signal.SIGTERM: Stopped, signal.SIGINT: KeyboardInterrupt}
-_DEFAULTS: dict[signal.Signals, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+_KINDS: dict[int, tuple[type[BaseException], Any]] = {
+    signal.SIGTERM: (Stopped, signal.SIG_DFL),
+    signal.SIGINT: (KeyboardInterrupt, signal.default_int_handler),
+}
+"""What each signal raises, and its usual handler."""
 
 # Signals belong to the process, and so do these.
 _asked: type[BaseException] | None = None
@@ -32,17 +35,14 @@ def stoppable() -> Iterator[None]:
     """In this block SIGTERM raises Stopped, and Ctrl-C can be put off. Handlers set by others stay."""
     global _asked
     in_main_thread = threading.current_thread() is threading.main_thread()
-    own = [number for number, plain in _DEFAULTS.items() if in_main_thread and signal.getsignal(number) == plain]
-    if own:
-        _asked = None
+    own = [number for number, (_, usual) in _KINDS.items() if in_main_thread and signal.getsignal(number) == usual]
     for number in own:
         signal.signal(number, _receive)
     try:
         yield
     finally:
         for number in own:
-            signal.signal(number, _DEFAULTS[number])
-        if own:
+            signal.signal(number, _KINDS[number][1])
             _asked = None
 
 
@@ -70,6 +70,6 @@ def put_off() -> Iterator[Callable[[], bool]]:
 def _receive(number: int, frame: FrameType | None) -> None:
     global _asked
     again = _asked is KeyboardInterrupt and number == signal.SIGINT
-    _asked = _RAISED[number]
+    _asked = _KINDS[number][0]
     if again or not _put_off:
         raise _asked

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.config import Config
 from contune.console import progress, say
 from contune.data.augment import Mix
 from contune.data.images import Loader
@@ -19,10 +18,10 @@ from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
-from contune.run import EXTENDABLE, RunFolder
+from contune.run import RunFolder
 from contune.training import engine
 from contune.training.log import MetricsLog, load_checkpoint, save_checkpoint
-from contune.training.monitors import Guard, OnlineProbe, Watch
+from contune.training.monitors import OnlineProbe, Watch
 from contune.training.optim import build_optimizer, layer_rates, learning_rate, load_moments, set_learning_rate
 from contune.training.setup import Setup, epoch_indices, local_batch
 from contune.training.signals import Stopped, put_off
@@ -38,68 +37,62 @@ class Trainer:
     def __init__(
         self, setup: Setup, method: Method, loader: Loader, folder: RunFolder, val_loader: Loader | None = None
     ) -> None:
-        config = setup.config
+        config, augment = setup.config, setup.config.augment
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
-        self.val_loader = val_loader
+        self.val_loader, self.optim, self.run = val_loader, config.optim, config.run
         self.best: dict[str, float] = {"accuracy": -1.0, "epoch": 0, "num_worse": 0}
         """The best validation so far, and how many have followed it."""
         self.best_weights: dict[str, Tensor] = {}
-        self.optim, self.run = config.optim, config.run
+        self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
         num_rows = local_batch(config, len(loader))
         self.rows = slice(distributed.rank() * num_rows, (distributed.rank() + 1) * num_rows)
         """This process's part of every batch."""
         self.steps_per_epoch = len(epoch_indices(config, len(loader), loader.labels_N, epoch=0))
         self.num_steps = self.steps_per_epoch * self.optim.epochs
         self.log_every = self.run.log_every or min(USUAL_INTERVAL, max(1, self.num_steps // LINES_OF_A_CURVE))
-        self.augmenter, self.mix, augment = setup.augmenter(), None, config.augment
+        self.generator = torch.Generator(setup.device)
+        self.augmenter, self.mix = setup.augmenter(), None
         if augment.mix != "none":
             self.mix = Mix(augment.mix, augment.mix_alpha, augment.mix_probability, setup.num_classes)
-        self.views_per_step = self.optim.batch_images * len(self.augmenter.policies)
+        num_views = len(self.augmenter.policies)
+        self.views_per_step = self.optim.batch_images * num_views
         fusable = False
         if engine.can_capture(setup.device):
-            from contune.models.fused_norm import has_norms_to_fuse
+            from contune.models.fused_norm import fuse_norms, has_norms_to_fuse  # a CPU has no use for it
 
             fusable = has_norms_to_fuse(method)
-        in_chunks = self.optim.micro_batch > 0
         self.engine = engine.choose_engine(
-            self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable, in_chunks=in_chunks
-        )
+            self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable,
+            in_chunks=self.optim.micro_batch > 0,
+        )  # fmt: skip
         if self.engine.fused:
-            from contune.models.fused_norm import fuse_norms
-
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
         if self.engine.compiled:
             self.model = engine.compiled(self.model)
-        optim, rates = self.optim, None
-        if optim.layer_decay < 1 or optim.freeze_epochs:
-            rates = layer_rates(method.encoder, optim.layer_decay)
-        numbers = {"lr": optim.lr, "momentum": optim.momentum, "weight_decay": optim.weight_decay}
-        self.optimizer = build_optimizer(method, optim.name, encoder_rates=rates, **numbers)
+        rates = None
+        if self.optim.layer_decay < 1 or self.optim.freeze_epochs:
+            rates = layer_rates(method.encoder, self.optim.layer_decay)
+        numbers = {"lr": self.optim.lr, "momentum": self.optim.momentum, "weight_decay": self.optim.weight_decay}
+        self.optimizer = build_optimizer(
+            method, self.optim.name, constant=method.constant_rate, encoder_rates=rates, **numbers
+        )
+        changed: list[engine.Part] = [method, self.optimizer]
         self.probe: OnlineProbe | None = None
         if config.eval.online:
             if loader.labels_N is None:
                 raise UserError("eval.online=true needs labels and this data has none; leave it off")
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
-        sizes = {"num_views": len(self.augmenter.policies), "views_per_step": self.views_per_step}
-        self.watch = Watch(method, Guard(self.run.on_nan), gradients=self.run.gradients, **sizes)
-        self.generator = torch.Generator(setup.device)
-        self.step, self.seconds, self.lr = 0, 0.0, optim.lr
+            changed += [self.probe.classifier, self.probe.optimizer]
+        self.watch = Watch(
+            method, self.run.on_nan, num_views=num_views, views_per_step=self.views_per_step,
+            gradients=self.run.gradients,
+        )  # fmt: skip
         self.run_step: engine.Step = self._step
         if self.run.on_nan == "skip":
-            changed: list[engine.Part] = [method, self.optimizer]
-            if self.probe is not None:
-                changed += [self.probe.classifier, self.probe.optimizer]
             self.run_step = engine.undoable(self._step, changed)
         if self.engine.captured:
             self.run_step = engine.CapturedStep(self.run_step, self.generator)
-
-    def open_log(self) -> MetricsLog:
-        """For `fit`, from where `resume` left off."""
-        return MetricsLog(
-            self.folder.path, resume_step=self.step, log_every=self.log_every, loggers=self.run.loggers,
-            config=self.setup.config.to_dict(),
-        )  # fmt: skip
 
     def fit(self, log: MetricsLog) -> None:
         """Train to the last epoch, from where `resume` left off. When asked to stop, save first."""
@@ -107,7 +100,7 @@ class Trainer:
         with put_off() as asked, progress("train", self.num_steps, unit="step") as advance:
             if self.engine.compiled and self.step < self.num_steps:
                 advance(self.step, "compiling the step: up to two minutes, less if it is cached")
-            self.watch.begin(log, advance)
+            self.watch.begin(log, advance, self.step)
             saved_at = time.monotonic()
             started = saved_at - self.seconds
             for images_BCHW, labels_B in self._batches():
@@ -118,7 +111,7 @@ class Trainer:
                 logs = self.step % self.log_every == 0 or self.step == self.num_steps or validates
                 if logs:
                     validated = self._validate() if validates else {}
-                    self.watch.ask(self.step, epoch, self.lr, *self.measured, validated)
+                    self.watch.ask(self.step, {"epoch": epoch, "lr": self.lr, **validated}, *self.measured)
                 if 0 < self.optim.patience <= self.best["num_worse"]:
                     say(f"stopped at epoch {epoch:g}: validation was best at epoch {self.best['epoch']}")
                     break
@@ -208,48 +201,40 @@ class Trainer:
         """Checks every step first: weights that are not finite must not replace a good checkpoint."""
         self.watch.settle()
         self.seconds = time.monotonic() - started
-        if distributed.is_main():
-            state = {
-                "config": self.setup.config.to_dict(),
-                "step": self.step,
-                "seconds": self.seconds,
-                "skipped": self.watch.guard.num_skipped,
-                "random": torch.get_rng_state(),
-                "optimizer": self.optimizer.state_dict(),
-                "method": self.method.state_dict(),
-                "meter": {"sums": self.watch.sums, "counts": self.watch.counts},
-                "best": self.best,
-                "best_weights": self.best_weights,
-            }
-            if self.probe is not None:
-                state["probe"] = self.probe.state_dict()
-            save_checkpoint(self.folder.path, state)
+        if not distributed.is_main():
+            return
+        state = {
+            "config": self.setup.config.to_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "skipped": self.watch.num_skipped,
+            "random": torch.get_rng_state(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": self.method.state_dict(),
+            "meter": {"sums": self.watch.sums, "num_steps": self.watch.num_steps},
+            "best": self.best,
+            "best_weights": self.best_weights,
+        }
+        if probe := self.probe:
+            state["probe"] = {"classifier": probe.classifier.state_dict(), "optimizer": probe.optimizer.state_dict()}
+        save_checkpoint(self.folder.path, state)
 
     def resume(self) -> int:
         """Continue from the newest checkpoint, if there is one. Returns its step, else 0."""
         state = load_checkpoint(self.folder.path, self.setup.device)
-        try:
-            if state is not None:
-                before = Config.from_dict(state["config"])
-                # A run may be extended, but RunFolder.check refuses it unless that is asked for.
-                if different := set(before.differences(self.setup.config)) - {*EXTENDABLE}:
-                    raise ValueError(f"another {', '.join(different)}")
-                self.step, self.seconds = state["step"], state["seconds"]
-                self.watch.guard.num_skipped = state["skipped"]
-                self.watch.sums, self.watch.counts = dict(state["meter"]["sums"]), dict(state["meter"]["counts"])
-                torch.set_rng_state(state["random"].cpu())
-                load_moments(self.optimizer, state["optimizer"])
-                self.method.load_state_dict(state["method"])
-                self.best, self.best_weights = state["best"], state["best_weights"]
-                if before.optim.epochs != self.optim.epochs:
-                    self.best["num_worse"] = 0  # the patience starts over
-                if self.probe is not None:
-                    self.probe.load_state_dict(state["probe"])
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise UserError(
-                f"the checkpoint in {self.folder.path} is not one of this run ({type(error).__name__}: {error}); "
-                "remove the folder to start over"
-            ) from error
+        if state is not None:
+            self.step, self.seconds = state["step"], state["seconds"]
+            self.watch.num_skipped = state["skipped"]
+            self.watch.sums, self.watch.num_steps = state["meter"]["sums"], state["meter"].get("num_steps", 0)
+            torch.set_rng_state(state["random"].cpu())
+            load_moments(self.optimizer, state["optimizer"])
+            self.method.load_state_dict(state["method"])
+            self.best, self.best_weights = state["best"], state["best_weights"]
+            if state["config"]["optim"]["epochs"] != self.optim.epochs:
+                self.best["num_worse"] = 0  # the patience starts over
+            if self.probe is not None:
+                self.probe.classifier.load_state_dict(state["probe"]["classifier"])
+                load_moments(self.probe.optimizer, state["probe"]["optimizer"])
         step = torch.tensor(float(self.step), device=self.setup.device)
         if distributed.world_size() > 1 and distributed.mean(step).item() != self.step:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")

@@ -101,7 +101,7 @@ def test_another_format_replaces_the_files_of_the_first(hub: Hub, run: Path, tmp
     assert hub.repos["me/birds"].keys() == {
         ".gitattributes", "README.md", "config.json", "model.safetensors", "photo.png",
     }  # fmt: skip
-    with pytest.raises(UserError, match="public"):
+    with pytest.raises(UserError, match="is public"):
         push(tmp_path / "two", "me/birds", private=True)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contune.methods.arb import arb_loss, nearest_base
-from contune.methods.view_pairs import standardized
+from contune.methods.view_pairs import standardized_views
 
 Array = npt.NDArray[np.float64]
 
@@ -19,7 +19,7 @@ def embeddings(kind: str, num: int, dim: int, seed: int = 0) -> Tensor:
     steps = torch.logspace(0, -8, rank) if kind == "steep" else torch.ones(rank)
     z = (torch.randn(num, rank, generator=generator) * steps) @ torch.randn(rank, dim, generator=generator)
     noise = 1e-3 if kind == "near a line" else 0.0
-    return standardized(z + noise * torch.randn(num, dim, generator=generator))
+    return standardized_views(z + noise * torch.randn(num, dim, generator=generator))[0]
 
 
 def numpy_base(z: Array, ridge: float = 1e-5) -> Array:
@@ -51,7 +51,7 @@ def test_each_view_has_its_own_orthonormal_base() -> None:
     alone = torch.cat([nearest_base(z[None]) for z in views])
     torch.testing.assert_close(nearest_base(views), alone, rtol=1e-4, atol=1e-4)
     noise = torch.randn(512, 64, generator=torch.Generator().manual_seed(0))
-    (base,) = nearest_base(standardized(noise)[None])
+    (base,) = nearest_base(standardized_views(noise))
     torch.testing.assert_close(base.T @ base / 512, torch.eye(64), rtol=0.0, atol=1e-3)
 
 
@@ -69,8 +69,8 @@ def test_the_loss_against_numpy(num: int, dim: int) -> None:
 def test_no_gradient_flows_through_the_base() -> None:
     generator = torch.Generator().manual_seed(2)
     z1, z2 = (torch.randn(20, 6, generator=generator).double().requires_grad_() for _ in range(2))
-    bases = [nearest_base(standardized(z)[None])[0] for z in (z2, z1)]
-    products = [(standardized(z) * base).mean(dim=0) for z, base in zip((z1, z2), bases, strict=True)]
+    bases = [nearest_base(standardized_views(z))[0] for z in (z2, z1)]
+    products = [(standardized_views(z)[0] * base).mean(dim=0) for z, base in zip((z1, z2), bases, strict=True)]
     expected = (torch.stack(products) - 1).square().sum()
     found = torch.autograd.grad(arb_loss(z1, z2), (z1, z2))
     torch.testing.assert_close(found, torch.autograd.grad(expected, (z1, z2)))

@@ -8,7 +8,7 @@ from test_every_method import batch, build, step, trained
 from torch import Tensor, nn
 
 from contune.errors import UserError
-from contune.methods.dino import DINO, dino_loss, dino_targets
+from contune.methods.dino import DINO, dino_loss
 
 B, K = 5, 7
 
@@ -58,7 +58,6 @@ def test_by_hand_collapsed_and_extreme() -> None:
     constant, uniform = random(1, 3)[0, 0].expand(2, B, K), torch.zeros(2, B, K, dtype=torch.float64)
     assert dino_loss(uniform, constant, constant[0, 0]).item() == pytest.approx(math.log(K)), "the center cancels it"
     assert dino_loss(100 * constant, 100 * constant, torch.zeros(K)).item() == pytest.approx(0.0, abs=1e-6)
-    assert dino_targets(10 * constant, torch.zeros(K), temperature=0.04).amax() > 0.95
     large = (1e4 * random(2, 0).float()).requires_grad_()
     assert torch.autograd.grad(dino_loss(large, large, torch.zeros(K)), large)[0].isfinite().all()
 

@@ -52,7 +52,7 @@ def step(method: Method, optimizer: torch.optim.Optimizer, views: list[Tensor], 
 
 
 def trained(method: Method) -> list[nn.Parameter]:
-    return [parameter for group in method.parameter_groups() for parameter in group.parameters]
+    return [parameter for parameter in method.parameters() if parameter.requires_grad]
 
 
 @pytest.fixture(params=METHODS)
@@ -76,7 +76,6 @@ def test_the_gradient_reaches_all_trained_parameters_and_no_other(name: str) -> 
     method(*batch()).loss.backward()
     reached = {path for path, p in method.named_parameters() if p.grad is not None and p.grad.any()}
     assert reached == {path for path, p in method.named_parameters() if p.requires_grad}
-    assert {id(p) for p in trained(method)} == {id(p) for p in method.parameters() if p.requires_grad}
 
 
 @pytest.mark.parametrize("num_views", [1, 2, 3])

@@ -10,7 +10,6 @@ from small_heads import small_heads_as_text
 from torch import Tensor, nn
 
 import contune
-from contune.errors import UserError
 from contune.methods import METHODS
 from contune.models import EncoderSpec
 
@@ -98,8 +97,6 @@ def test_under_autocast_every_weight_gets_a_gradient() -> None:
     contune.tcl_loss(z_ND, LABELS_N).backward()
     assert z_ND.dtype == torch.bfloat16
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
-    with pytest.raises(UserError, match="micro_batch"):
-        contune.encode_in_chunks(model, x, micro_batch=0)
 
 
 @pytest.mark.parametrize("method", [m if m in QUICK else pytest.param(m, marks=pytest.mark.slow) for m in METHODS])

@@ -66,7 +66,7 @@ def test_moco_queries_meet_the_queue_of_their_keys_view(num_views: int) -> None:
     assert isinstance(method, MoCoV2)
     views, _ = batch(num_views)
     q = [method.projector(method.encoder(view)) for view in views]  # at first the key networks are the same
-    queues = [method._queue(view).values_KD.clone() for view in (0, 1)]
+    queues = [method.queues[view].values_KD.clone() for view in (0, 1)]
     pairs = permutations(range(num_views), 2)
     losses = [infonce_loss(q[i], q[j], queues[j % 2], temperature=0.3) for i, j in pairs]
     output = method(views, None)
@@ -75,7 +75,7 @@ def test_moco_queries_meet_the_queue_of_their_keys_view(num_views: int) -> None:
     for view in (0, 1):  # a third view's keys join the first queue
         keys = torch.cat([F.normalize(q[j].detach(), dim=1) for j in range(view, num_views, 2)])
         expected = torch.cat([keys, queues[view][len(keys) :]])
-        torch.testing.assert_close(method._queue(view).values_KD, expected)
+        torch.testing.assert_close(method.queues[view].values_KD, expected)
 
 
 @pytest.mark.parametrize("num_views", [2, 4])

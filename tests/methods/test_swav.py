@@ -95,7 +95,7 @@ def swav(**knobs: object) -> SwAV:
 def test_the_queue_counts_from_its_epoch_on_if_it_is_full(epoch: float, num_rows: int, counts: bool) -> None:
     """Before, assignments are exactly those of the batch alone; then, those of the batch together with the queue."""
     method = swav(temperature=0.2, epsilon=0.1, sinkhorn_iterations=2)
-    for seed, queue in enumerate(method._queues()):
+    for seed, queue in enumerate(method.queues):
         rows = torch.randn(num_rows, 16, generator=torch.Generator().manual_seed(seed))
         queue.push(F.normalize(rows, dim=1))
     method.set_time(epoch, 10)
@@ -103,15 +103,15 @@ def test_the_queue_counts_from_its_epoch_on_if_it_is_full(epoch: float, num_rows
     z_VBD = F.normalize(method.projector(torch.cat([method.encoder(view) for view in views])), dim=1).chunk(3)
     c_DK = F.normalize(method.prototypes.weight, dim=1).T
     targets = []
-    for z_BD, queue in zip(z_VBD, method._queues(), strict=False):
+    for z_BD, queue in zip(z_VBD, method.queues, strict=False):
         rows = torch.cat([z_BD, queue.values_KD]) if counts else z_BD
         targets.append(assigned(rows @ c_DK, epsilon=0.1, num_iterations=2)[:BATCH])
     expected = swapped_prediction_loss(torch.stack(z_VBD) @ c_DK, torch.stack(targets), temperature=0.2)
     output = method(views, None)
     torch.testing.assert_close(output.loss, expected, rtol=1e-5, atol=1e-6)
-    before = [int(queue.position) for queue in method._queues()]
+    before = [int(queue.position) for queue in method.queues]
     method.after_step(output)
-    for z_BD, queue, place in zip(z_VBD, method._queues(), before, strict=False):
+    for z_BD, queue, place in zip(z_VBD, method.queues, before, strict=False):
         torch.testing.assert_close(queue.values_KD[(place + torch.arange(BATCH)) % 30], z_BD)
 
 

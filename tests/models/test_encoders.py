@@ -67,8 +67,6 @@ def test_residual_branches_start_at_full_strength() -> None:
     ("options", "word"),
     [
         ({"name": "resnet5"}, "resnet50"),
-        ({"name": "resnet18", "stem": "cifer"}, "cifar"),
-        ({"name": "resnet18", "norm": "layer"}, "batch, group"),
         ({"name": "test_vit", "stem": "cifar"}, "stem"),
         ({"name": "resnet50d", "stem": "cifar"}, "stem"),
         ({"name": "test_vit", "image_size": 8}, "image_size"),

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.device import timm
-from contune.models import build_encoder, norm_kernels
+from contune.models import build_encoder
 from contune.models.fused_norm import FusedNorm, fuse_norms, has_norms_to_fuse
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -44,21 +44,18 @@ def test_the_kernels_are_the_formula(shape: tuple[int, int, int], add: bool, rel
     y = y.relu() if relu else y
     y.backward(g.double())
 
-    count = torch.zeros((), dtype=torch.int64, device=DEVICE)
-    found, batch_mean, rstd = norm_kernels.forward(
-        x, residual if add else None, weight, bias, mean, var, count, momentum=0.1, eps=1e-5, relu=relu
-    )
-    x_grad, residual_grad, weight_grad, bias_grad = norm_kernels.backward(
-        g, x, found if relu else None, weight, batch_mean, rstd, add=add
-    )
-    assert count == 1
-    gradients = [(x_grad, X.grad), (weight_grad, W.grad), (bias_grad, B.grad)]
-    if add:
-        assert residual_grad is not None
-        gradients.append((residual_grad, R.grad))
-    for ours, theirs in [(found, y.detach()), (mean, expected_mean), (var, expected_var), *gradients]:
+    norm = FusedNorm(num_channels).to(DEVICE)
+    norm.load_state_dict({"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}, strict=False)
+    leaves = [leaf.requires_grad_() for leaf in (x, residual)]
+    found = norm(x, residual if add else None, relu)
+    found.backward(g)
+    assert norm.num_batches_tracked == 1
+    values = [(found, y), (norm.running_mean, expected_mean), (norm.running_var, expected_var)]
+    pairs = zip((*leaves[: 1 + add], norm.weight, norm.bias), (X, *[R][: 1 * add], W, B), strict=True)
+    for ours, theirs in [*values, *((one.grad, other.grad) for one, other in pairs)]:
+        assert ours is not None
         assert theirs is not None
-        assert error(ours, theirs) < 1e-5
+        assert error(ours, theirs.detach()) < 1e-5
 
 
 def test_a_mean_far_from_zero_costs_no_digits() -> None:

@@ -50,9 +50,9 @@ def test_a_queue_replaces_its_oldest_rows() -> None:
     rows = torch.arange(12.0).view(6, 2)
     queue.push(rows[:3])
     assert torch.equal(queue.values_KD, torch.cat([rows[:3], random[3:]]))
-    assert not queue.is_full
+    assert queue.num_seen == 3
     queue.push(rows[3:])
     assert torch.equal(queue.values_KD, rows[[5, 1, 2, 3, 4]])
-    assert queue.is_full
+    assert queue.num_seen == 5
     with pytest.raises(UserError, match="queue"):
         queue.push(rows)

@@ -62,17 +62,9 @@ def test_bytes_and_prepared_floats_agree(images_NCHW: torch.Tensor) -> None:
     torch.testing.assert_close(from_bytes, from_floats, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("images", [
-    torch.zeros(4, 1, 16, 16), torch.zeros(3, 16, 16), torch.zeros(4, 16, 16, 3), torch.zeros(4, 1, 16, 16).byte(),
-    torch.zeros(4, 3, 16, 16).long(), torch.zeros(4, 3, 16, 16).bool(), torch.zeros(4, 3, 16, 16).numpy(),
-])  # fmt: skip
-def test_bad_images_raise(images: torch.Tensor) -> None:
-    encoder = trained()
-    for take in (encoder, encoder.prepare):
-        with pytest.raises(UserError, match=r"images must be a uint8 or float tensor \(N, 3, H, W\)"):
-            take(images)
+def test_only_uint8_images_are_prepared() -> None:
     with pytest.raises(UserError, match="uint8"):
-        encoder.prepare(torch.zeros(4, 3, 16, 16))
+        trained().prepare(torch.zeros(4, 3, 16, 16))
 
 
 def test_files_without_an_encoder_raise(tmp_path: Path) -> None:
@@ -104,7 +96,7 @@ def test_a_classifier_round_trip(tmp_path: Path) -> None:
     assert torch.equal(loaded.predict(features_ND), logits_NK.argmax(dim=1))
 
 
-def test_the_checks_compile_and_export(images_NCHW: torch.Tensor) -> None:
+def test_it_compiles_and_exports(images_NCHW: torch.Tensor) -> None:
     encoder = trained()
     x_NCHW = encoder.prepare(images_NCHW)
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)

@@ -118,36 +118,34 @@ def parts_of(name: str, optimizer: str) -> tuple[Step, list[Any]]:
     return step, [method, optim, probe.classifier, probe.optimizer]
 
 
-def snapshot(parts: list[Any]) -> dict[Any, Tensor]:
-    return {key: tensor.clone() for key, tensor in changed_tensors(parts)}
+def snapshot(parts: list[Any]) -> list[Tensor]:
+    return [tensor.clone() for tensor in changed_tensors(parts)]
 
 
 @pytest.mark.parametrize(
-    ("name", "optimizer", "first"),
-    [("tcl", "sgd", True), ("byol", "lars", False), ("moco-v2", "adamw", True), ("tcl", "adam", False)],
+    ("name", "optimizer"), [("tcl", "sgd"), ("byol", "lars"), ("moco-v2", "adamw"), ("tcl", "adam")]
 )
-def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first: bool) -> None:
+def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str) -> None:
     """Weights, batch-norm statistics, momentum encoders, queues, momenta: infinite images reach them all."""
     step, parts = parts_of(name, optimizer)
     guarded = undoable(step, parts)
     images, labels = torch.randn(2, 8, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 4
-    if not first:
-        guarded(images, labels)
+    guarded(images, labels)
     before = snapshot(parts)
     outputs = guarded(images * INF, labels)
     assert outputs[TAKEN] == outputs["loss"] == 0
     assert not outputs[CHECKED].isfinite().all()
-    for key, tensor in snapshot(parts).items():
-        assert torch.equal(tensor, before.get(key, torch.zeros_like(tensor))), key
+    for tensor, old in zip(snapshot(parts), before, strict=True):
+        assert torch.equal(tensor, old)
 
     # The next step is the one that would have come without it.
     outputs = guarded(images, labels)
     assert outputs[TAKEN] == 1
     fresh, others = parts_of(name, optimizer)
-    for _ in range(1 if first else 2):
+    for _ in range(2):
         fresh(images, labels)
-    for (key, tensor), other in zip(snapshot(parts).items(), snapshot(others).values(), strict=True):
-        assert torch.equal(tensor, other), key
+    for tensor, other in zip(snapshot(parts), snapshot(others), strict=True):
+        assert torch.equal(tensor, other)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(3.0, 3.0), (-4e38 / 2, 4e38 / 2), (NAN, NAN), (-INF, INF)])

@@ -64,7 +64,7 @@ def test_a_run_is_what_it_would_be_alone(outcome: Results, tmp_path: Path, monke
     assert read_lines(jobs[0].folder) == read_lines(tmp_path / "alone")
     ours, theirs = (load_file(folder / "encoder.safetensors") for folder in (jobs[0].folder, tmp_path / "alone"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    monkeypatch.setattr(many, "_Run", None)
+    monkeypatch.setattr(many, "_start", None)
     assert run_many(jobs[:1]) == results[:1], "a finished run is reused"
 
 

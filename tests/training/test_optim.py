@@ -8,7 +8,6 @@ import torch
 from timm.optim import Lars as TimmLars
 from torch import nn
 
-from contune.methods.base import ParameterGroup
 from contune.methods.tcl import TCL
 from contune.training.optim import build_optimizer, learning_rate, load_moments, set_learning_rate
 
@@ -39,15 +38,13 @@ def test_lars_is_timms_over_several_steps() -> None:
 
 def test_a_constant_rate_stays() -> None:
     class TwoRates(TCL):
-        def parameter_groups(self) -> list[ParameterGroup]:
-            return [
-                ParameterGroup(list(self.encoder.parameters())),
-                ParameterGroup(list(self.projector.parameters()), constant=True),
-            ]
+        constant_rate = ("projector.",)
 
     method = TwoRates(nn.Linear(4, 4), 4, 2, TCL.Settings())
     for name, num_groups in (("sgd", 2), ("adam", 2), ("lars", 4)):
-        optimizer = build_optimizer(method, name, lr=0.4, momentum=0.9, weight_decay=1e-4)
+        optimizer = build_optimizer(
+            method, name, constant=method.constant_rate, lr=0.4, momentum=0.9, weight_decay=1e-4
+        )
         set_learning_rate(optimizer, 0.1)
         rates = [group["lr"] for group in optimizer.param_groups]
         assert rates == [0.1] * (num_groups // 2) + [0.4] * (num_groups // 2)

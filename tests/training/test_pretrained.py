@@ -51,7 +51,7 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
     elif source == "wrapped state dict":
         torch.save({"epoch": 3, "state_dict": {f"module.{name}": x for name, x in expected.items()}}, path)
     weights = find_weights(str(path), "resnet18")
-    assert_same(weights.tensors, expected)
+    assert_same(weights.backbone.state_dict(), expected)
     assert (weights.spec.encoder, weights.spec.stem, weights.spec.channels) == ("resnet18", "imagenet", 3)
     if "state dict" not in source:  # which does not say how its images were normalized
         assert weights.spec.image_size == 72
@@ -61,7 +61,7 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("source", "word"),
     [("nowhere", "neither a file"), ("notes.pt", "no state dict"), ("other.pt", "model.encoder"),
-     ("resnet18", "no pretrained weights"), ("resnet18.no_such_tag", "resnet18.no_such_tag")],
+     ("resnet18", "list_pretrained"), ("resnet18.no_such_tag", "resnet18.no_such_tag")],
 )  # fmt: skip
 def test_weights_that_cannot_be_loaded(source: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from contune.methods import METHODS
 from contune.training import signals
-from contune.training.log import read_checkpoint, save_checkpoint
+from contune.training.log import read_checkpoint
 from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.training.trainer import Trainer
 
@@ -192,32 +192,6 @@ def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stoppe
     outcome = contune("train", *RUN, "run.log_every=1", *machine, *PLAIN, "--out", stopped)
     assert "damaged" in outcome.out
     assert_same_end(stopped, whole[1])
-
-
-def test_lost_lines_are_reported(stopped: Path, whole: dict[int, Path]) -> None:
-    lines = (stopped / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
-    outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
-    assert "metrics.jsonl lacks lines" in outcome.out
-    assert len(read_lines(stopped)) == STEPS - 8 + 3
-    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
-    outcome = contune("report", stopped, whole[1], "--out", stopped / "comparison.html")
-    assert outcome.out.count("metrics.jsonl lacks lines") == 1
-
-
-def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    settings = (*RUN, "run.log_every=1")
-    assert train_until(3, other, *settings, "run.seed=1").code == RESUME_CODE
-    shutil.copy(other / "checkpoint.pt", stopped / "checkpoint.pt")
-    foreign = contune("train", *settings, *PLAIN, "--out", stopped)
-    for _ in range(2):
-        save_checkpoint(stopped, {"step": 3, "seconds": 0.0, "skipped": 0, "random": torch.zeros(3)})
-    strange = contune("train", *settings, *PLAIN, "--out", stopped)
-    for outcome in (foreign, strange):
-        assert outcome.code == 2
-        assert "not one of this run" in outcome.err
-    assert "run.seed" in foreign.err
 
 
 def test_signals_that_are_put_off() -> None:
