@@ -26,28 +26,27 @@ SHORTEST = 1e-12
 
 
 class LossSettings(NamedTuple):
-    """Which loss: TCL by equations 8 and 9 of the paper, or one of its relatives. `kind` says which."""
+    """Which loss: TCL by equations 8 and 9 of the paper, or one of its relatives."""
 
     temperature: float
     k1: float
     k2: float
-    variant: str = "out"
-    """`out` or `in`: whether the mean over positives is outside or inside the logarithm."""
+    kind: str = "out"
+    """`out` or `in`: whether the mean over positives is outside or inside the logarithm. The others are like `out`.
+
+    `auto`: k1 is a multiple of P/A, the anchor's Σ_p exp(s/τ) over its Σ_p exp(-s), through which no gradient flows.
+    `dcl`: D has negatives only. `sincere`: and each positive adds its own exp(s/τ - ε).
+    """
+    epsilon: float = 0.0
     precision: str = "fast"
     """Of `fused`: `fast` or `high`."""
     normalize: bool = True
     reduction: str = "mean"
-    relative: bool = False
-    """k1 is a multiple of P/A, the anchor's Σ_p exp(s/τ) over its Σ_p exp(-s), through which no gradient flows."""
-    epsilon: float | None = None
-    """D has negatives only, and each positive adds its own exp(s/τ - ε): SINCERE at 0, supervised DCL at infinity."""
 
     @property
-    def kind(self) -> str:
-        """`out`, `in`, `auto` (k1 is relative), `dcl` (D has negatives only) or `sincere` (DCL with a finite ε)."""
-        if self.epsilon is not None:
-            return "dcl" if math.isinf(self.epsilon) else "sincere"
-        return "auto" if self.relative and self.k1 > 0 else self.variant
+    def apart(self) -> bool:
+        """Whether D has negatives only."""
+        return self.kind in ("dcl", "sincere")
 
 
 class Pairs(NamedTuple):

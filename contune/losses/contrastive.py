@@ -1,16 +1,16 @@
 """The tuned contrastive loss, its special cases SupCon and NT-Xent, and the related SINCERE, ε-SupInfoNCE and DCL."""
 
-import math
 from collections.abc import Callable
-from inspect import signature
 from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
+from contune.errors import check_known
 from contune.kernels import LossSettings
 from contune.losses import dispatch
 
 Number = float | Literal["auto"]
+VARIANTS = ("out", "in")
 
 
 class _Shared(TypedDict, total=False):
@@ -33,7 +33,7 @@ def tcl_settings(temperature: float, k1: Number, k2: Number, r: float) -> LossSe
     """TCL, with r in place of what is `auto`."""
     dispatch.check_number("r", r)
     first, second = r if k1 == "auto" else k1, 1 + r if k2 == "auto" else k2
-    return LossSettings(temperature, first, second, relative=k1 == "auto")
+    return LossSettings(temperature, first, second, "auto" if k1 == "auto" else "out")
 
 
 def tcl_loss(
@@ -110,6 +110,7 @@ def supcon_loss(
         variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
             `in` has it inside, which some libraries call SupCon.
     """
+    check_known("variant", variant, VARIANTS)
     return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, variant), **others)
 
 
@@ -155,9 +156,9 @@ def eps_supinfonce_loss(
             loss_i = - mean over positives p of log(exp(s_ip / τ) / (exp(s_ip / τ - ε) + Σ_n exp(s_in / τ)))
 
     Args:
-        epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is where it has no bound.
+        epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is the limit of infinity.
     """
-    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, epsilon=epsilon), **others)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, "sincere", epsilon), **others)
 
 
 def dcl_loss(
@@ -168,7 +169,7 @@ def dcl_loss(
     for each anchor i that has a positive and a negative:
         loss_i = - mean over positives p of log(exp(s_ip / τ) / Σ_n exp(s_in / τ))
     """
-    return eps_supinfonce_loss(z, labels, temperature=temperature, epsilon=math.inf, **others)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, "dcl"), **others)
 
 
 class _LossModule(nn.Module):
@@ -176,20 +177,15 @@ class _LossModule(nn.Module):
 
     function: Callable[..., Tensor]
 
-    def __init__(self, shared: _Shared, **own: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
-        parameters = signature(dispatch.pair_loss).parameters
-        common = {name: parameters[name].default for name in _Shared.__annotations__}
-        if unknown := shared.keys() - common.keys():
-            raise TypeError(f"{type(self).__name__} has no setting {', '.join(unknown)}")
-        settings: dict[str, Any] = own | common | dict(shared)
         self.names = tuple(settings)
         for name, value in settings.items():
             setattr(self, name, value)
         numbers = {"k1": 0.0, "k2": 1.0, "r": 0.0} | settings
         checked = tcl_settings(*(numbers[name] for name in ("temperature", "k1", "k2", "r")))
-        words = {name: settings[name] for name in ("variant", "precision", "reduction", "epsilon") if name in settings}
-        dispatch.check_settings(checked._replace(**words), settings["backend"])
+        words = {name: settings[name] for name in ("precision", "reduction", "epsilon") if name in settings}
+        dispatch.check_settings(checked._replace(**words), settings.get("backend", "auto"))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -224,7 +220,7 @@ class TCLLoss(_LossModule):
         r: float = 0.3,
         **shared: Unpack[_Shared],
     ) -> None:
-        super().__init__(shared, temperature=temperature, k1=k1, k2=k2, r=r)
+        super().__init__(temperature=temperature, k1=k1, k2=k2, r=r, **shared)
 
 
 class SupConLoss(_LossModule):
@@ -233,7 +229,8 @@ class SupConLoss(_LossModule):
     function = staticmethod(supcon_loss)
 
     def __init__(self, *, temperature: float = 0.1, variant: str = "out", **shared: Unpack[_Shared]) -> None:
-        super().__init__(shared, temperature=temperature, variant=variant)
+        check_known("variant", variant, VARIANTS)
+        super().__init__(temperature=temperature, variant=variant, **shared)
 
 
 class NTXentLoss(_LossModule):
@@ -242,7 +239,7 @@ class NTXentLoss(_LossModule):
     function = staticmethod(ntxent_loss)
 
     def __init__(self, *, temperature: float = 0.2, **shared: Unpack[_Shared]) -> None:
-        super().__init__(shared, temperature=temperature)
+        super().__init__(temperature=temperature, **shared)
 
     def forward(  # type: ignore[override]  # ids instead of labels
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
@@ -256,7 +253,7 @@ class SINCERELoss(_LossModule):
     function = staticmethod(sincere_loss)
 
     def __init__(self, *, temperature: float = 0.1, **shared: Unpack[_Shared]) -> None:
-        super().__init__(shared, temperature=temperature)
+        super().__init__(temperature=temperature, **shared)
 
 
 class EpsSupInfoNCELoss(_LossModule):
@@ -265,7 +262,7 @@ class EpsSupInfoNCELoss(_LossModule):
     function = staticmethod(eps_supinfonce_loss)
 
     def __init__(self, *, temperature: float = 0.1, epsilon: float = 0.25, **shared: Unpack[_Shared]) -> None:
-        super().__init__(shared, temperature=temperature, epsilon=epsilon)
+        super().__init__(temperature=temperature, epsilon=epsilon, **shared)
 
 
 class DCLLoss(SINCERELoss):

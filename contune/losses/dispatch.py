@@ -15,7 +15,6 @@ from contune.kernels import LossSettings, autograd, chunked, dense, fused, norma
 
 BACKENDS = ("auto", "dense", "chunked", "fused")
 PRECISIONS = ("fast", "high")
-VARIANTS = ("out", "in")
 REDUCTIONS = ("mean", "sum", "none")
 SMALL_MATRIX = 2**18
 """Entries of the similarity matrix, up to N = 512, for which writing it out is faster on a CPU."""
@@ -56,39 +55,32 @@ def pair_loss(
     candidate_labels = None if candidate_labels is None else candidate_labels.to(z.device, label_type).contiguous()
 
     spread = distributed and world_size() > 1
-    learns_temperature = isinstance(settings.temperature, Tensor)
+    learnt = "the temperature" if isinstance(settings.temperature, Tensor) else None
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
-    plain = labels is not None and candidates is None and not spread and not learns_temperature
+    plain = labels is not None and candidates is None and not spread and not learnt
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
         words = f"{settings.kind} {settings.precision} {settings.reduction} {backend}"
-        numbers = [*settings[:3], settings.epsilon or 0.0]
+        numbers = [*settings[:3], settings.epsilon]
         compiled_loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
         return compiled_loss
 
-    learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
-    problem = None
-    if backend == "fused":
-        problem = fused.unsupported(z, labels, settings)
-    if backend in ("chunked", "fused") and (learns_temperature or learns_positives):
-        problem = f"has no gradient for {'the temperature' if learns_temperature else 'positives'}; 'dense' has one"
-    elif spread and (backend == "dense" or learns_temperature):
+    if positives is not None and positives.requires_grad and torch.is_grad_enabled():
+        learnt = "positives"
+    problem = fused.unsupported(z, labels, settings) if backend == "fused" else None
+    if backend in ("chunked", "fused") and learnt:
+        problem = f"has no gradient for {learnt}; 'dense' has one"
+    elif spread and (backend == "dense" or learnt):
         backend, problem = "dense", "works in one process only; a learnt temperature needs it"
     if problem is not None:
         raise UserError(f"backend={backend!r} {problem}. Use backend='auto'.")
     if backend == "auto" or not num_pairs:
-        if learns_temperature:
-            backend = "dense"
-        elif num_pairs and z.is_cuda and fused.unsupported(z, labels, settings) is None:
-            backend = "fused"
-        elif learns_positives:
-            backend = "dense"
-        else:
-            small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0)
-            backend = "dense" if small and not spread else "chunked"
+        small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0) and not spread
+        on_gpu = z.is_cuda and fused.unsupported(z, labels, settings) is None
+        backend = "dense" if learnt or small else "fused" if on_gpu else "chunked"
 
     weights = None if positives is None else positives.to(z.device, wide)
-    need = POSITIVE if settings.epsilon is None else POSITIVE_AND_NEGATIVE
+    need = POSITIVE_AND_NEGATIVE if settings.apart else POSITIVE
     with autograd.without_autocast(z.device.type):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
@@ -114,7 +106,6 @@ def pair_loss(
 def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
     """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
     for name, value, choices in (
-        ("variant", settings.variant, VARIANTS),
         ("reduction", settings.reduction, REDUCTIONS),
         ("backend", backend, BACKENDS),
         ("precision", settings.precision, PRECISIONS),
@@ -122,23 +113,21 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
         check_known(name, value, choices)
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
-    k1, k2 = check_number("k1", settings.k1), check_number("k2", settings.k2)
-    if settings.epsilon is not None and settings.epsilon != math.inf:
-        settings = settings._replace(epsilon=check_number("epsilon", settings.epsilon))
-    if type(temperature) is type(settings.k1) is type(settings.k2) is float:
-        return settings
-    constants: dict[str, Any] = {"k1": settings.k1, "k2": settings.k2}
-    for name, constant in constants.items():
-        if isinstance(constant, Tensor) and constant.requires_grad:
-            raise UserError(f"{name} is not differentiable. Pass {name}.item().")
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
-    return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)
+    return settings._replace(
+        temperature=temperature if learnt else number,
+        k1=check_number("k1", settings.k1),
+        k2=check_number("k2", settings.k2),
+        epsilon=check_number("epsilon", settings.epsilon),
+    )
 
 
 def check_number(name: str, value: object, *, zero: bool = True) -> float:
     """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
     if type(value) is float and 0 < value < math.inf:
         return value
+    if isinstance(value, Tensor) and value.requires_grad and name != "temperature":
+        raise UserError(f"{name} is not differentiable. Pass {name}.item().")
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
         raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
@@ -151,9 +140,6 @@ def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, can
     Raises a UserError unless these are embeddings with either labels or positives, of shapes that fit.
     """
     num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
-    for x in (*rows, *tensors, positives):
-        if isinstance(x, Tensor) and (x.is_meta or x.is_nested or x.layout != torch.strided):
-            raise UserError("Pass dense tensors. Sparse and nested ones, and those on device meta, cannot be compared.")
     for i in range(2):
         has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3
         num_views.append(rows[i].shape[1] if has_views else 1)

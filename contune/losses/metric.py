@@ -1,13 +1,12 @@
 """The two older pair losses that the supervised contrastive papers compare with: triplet and N-pair."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import check_known
 from contune.kernels import normalized
+from contune.kernels.dense import row_logsumexp
 from contune.losses.dispatch import (
     POSITIVE_AND_NEGATIVE,
     REDUCTIONS,
@@ -37,8 +36,6 @@ def triplet_loss(
     check_number("margin", margin)
     z_ND, weights_NN, negative_NN = _pairs(z, labels, positives, normalize, reduction)
     positive_NN = weights_NN > 0
-    if not len(z_ND):  # without rows there is no farthest one
-        return reduce_anchors(z_ND.sum(dim=1), positive_NN.any(dim=1), reduction, POSITIVE_AND_NEGATIVE)
     with torch.autocast(z.device.type, enabled=False):
         # Not through a matrix product: near-duplicates would lose their distance to rounding.
         distance_NN = torch.cdist(z_ND, z_ND, compute_mode="donot_use_mm_for_euclid_dist")
@@ -72,13 +69,9 @@ def npair_loss(
     with torch.autocast(z.device.type, enabled=False):
         logits_NN = z_ND @ z_ND.T / temperature
         usable_N = (weights_NN > 0).any(dim=1) & negative_NN.any(dim=1)
-        negatives_N1 = (
-            logits_NN.masked_fill(~negative_NN, -math.inf)
-            .masked_fill(~usable_N[:, None], 0.0)
-            .logsumexp(dim=1, keepdim=True)
-        )
+        negatives_N = row_logsumexp(logits_NN, negative_NN, ~usable_N[:, None])
         total_N = weights_NN.sum(dim=1).masked_fill(~usable_N, 1.0)
-        loss_N = (weights_NN * F.softplus(negatives_N1 - logits_NN)).sum(dim=1) / total_N
+        loss_N = (weights_NN * F.softplus(negatives_N[:, None] - logits_NN)).sum(dim=1) / total_N
         return reduce_anchors(torch.where(usable_N, loss_N, 0.0), usable_N, reduction, POSITIVE_AND_NEGATIVE)
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.errors import UserError
-from contune.kernels import LossSettings, normalized
-from contune.kernels.dense import log_or_inf, row_logsumexp
+from contune.kernels import LossSettings, dense, normalized
 from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.dispatch import check_pairs, check_settings, overlap
 
@@ -59,34 +58,27 @@ class PairBlock(NamedTuple):
     negative_RC: Tensor
 
     def log_k1(self, settings: LossSettings) -> Tensor:
-        """(R,) logarithms of each anchor's k1, -inf for `auto` where it has no positive."""
-        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), log_or_inf(settings.k1))
-        if not settings.relative:
-            return log_k1_R
-        logits_RC = self.sim_RC / settings.temperature
-        log_P_R, log_A_R = (row_logsumexp(x, self.positive_RC) for x in (logits_RC, -self.sim_RC))
-        return (log_k1_R + log_P_R - log_A_R).nan_to_num(-math.inf)
+        """(R,) logarithms of each anchor's k1."""
+        return self._parts(self.sim_RC, self.sim_RC / settings.temperature, settings)[3]
+
+    def _parts(self, sim_RC: Tensor, logits_RC: Tensor, settings: LossSettings) -> tuple[Tensor, ...]:
+        kept_RC = self.positive_RC | self.negative_RC
+        return dense.parts_of_loss(sim_RC, logits_RC, self.weights_RC, kept_RC, settings)
 
     def coefficients(self, settings: LossSettings) -> Coefficients:
-        """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+        """Derivatives of the oracle: of log D by s / τ are P and N, by s is Y, and of the mean by s / τ is X."""
         settings = check_settings(settings)
-        logits_RC, positive_RC, negative_RC = self.sim_RC / settings.temperature, self.positive_RC, self.negative_RC
-        log_k1_R1, log_k2 = self.log_k1(settings)[:, None], log_or_inf(settings.k2)
-        log_pos_R, log_neg_R = (row_logsumexp(logits_RC, kept_RC) for kept_RC in (positive_RC, negative_RC))
-        log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_k1_R1 - self.sim_RC, positive_RC))
-        log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
-        weights_RC = self.weights_RC
-        if settings.variant == "in":
-            highest_R1 = logits_RC.where(positive_RC, -torch.inf).amax(dim=1, keepdim=True)
-            weights_RC = weights_RC * (logits_RC - highest_R1).exp().where(positive_RC, 0.0)
-        # Clamping to the smallest positive number keeps rows without a positive at 0.
-        total_R1 = weights_RC.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights_RC.dtype).tiny)
+        with torch.enable_grad():
+            sim_RC = self.sim_RC.detach().requires_grad_()
+            logits_RC = (self.sim_RC / settings.temperature).detach().requires_grad_()
+            log_D_R, mean_R, *_ = self._parts(sim_RC, logits_RC, settings)
+            share_RC, pull_RC = torch.autograd.grad(log_D_R.sum(), (logits_RC, sim_RC), materialize_grads=True)
+            (X_RC,) = torch.autograd.grad(mean_R.sum(), logits_RC)
         return Coefficients(
-            X_RC=weights_RC / total_R1,
-            P_RC=(logits_RC - log_D_R1).exp().where(positive_RC, 0.0),
-            Y_RC=(log_k1_R1 - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0) * settings.temperature,
-            N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
+            X_RC=X_RC,
+            P_RC=share_RC.where(self.positive_RC, 0.0),
+            Y_RC=-settings.temperature * pull_RC,
+            N_RC=share_RC.where(self.negative_RC, 0.0),
         )
 
     def kinds(self, hard: float | None = None) -> dict[str, Tensor]:
@@ -164,7 +156,8 @@ def coefficients(
     `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
     """
     block = batch_block(z, labels, positives=positives, normalize=normalize, every=1)
-    return block.coefficients(tcl_settings(temperature, k1, k2, r)._replace(variant=variant))
+    settings = tcl_settings(temperature, k1, k2, r)
+    return block.coefficients(settings if variant == "out" else settings._replace(kind=variant))
 
 
 @torch.no_grad()

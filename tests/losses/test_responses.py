@@ -172,8 +172,8 @@ def test_nothing_logged_waits_for_the_device() -> None:
     """Tensors without values: whatever would look at one fails."""
     z_ND, labels_N = torch.empty(6, 3, device="meta"), torch.empty(6, dtype=torch.long, device="meta")
     block = pair_block(z_ND, z_ND, labels_N[:, None] == labels_N, torch.arange(6, device="meta"))
-    for relative in (False, True):
-        settings = LossSettings(0.1, 5000.0, 1.0, relative=relative)
+    for kind in ("out", "auto"):
+        settings = LossSettings(0.1, 5000.0, 1.0, kind)
         assert {value.shape for value in module.response_sums(block, block.kinds(), settings).values()} == {(2,)}
 
 

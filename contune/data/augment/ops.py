@@ -169,8 +169,8 @@ def host_can_read(images: Tensor) -> bool:
     return images.device.type == "cpu"
 
 
-def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[[int, int, Tensor, Tensor], Tensor]) -> Tensor:
-    """In each step, `operate(step, kind, images, indices)` once for each kind that occurs, on all its samples.
+def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[..., Tensor], *amounts_BS: Tensor) -> Tensor:
+    """In each step, `operate(kind, images, *amounts)` once for each kind that occurs, on all its samples.
 
     The images are sorted by kind, so that a kind is a slice, and restored to their order at the end.
     """
@@ -182,7 +182,7 @@ def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[[int, int,
         sizes = kind_B.bincount().tolist()
         for kind, (some, indices) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
             if kind != KEEP and len(some):
-                some.copy_(operate(step, kind, some, indices))
+                some.copy_(operate(kind, some, *(amount_BS[indices, step] for amount_BS in amounts_BS)))
     return images_BCHW.index_select(0, index_B.argsort())
 
 
@@ -191,7 +191,7 @@ def where_chosen(images_BCHW: Tensor, chosen_B: Tensor, change: Callable[..., Te
     if not host_can_read(images_BCHW):
         return torch.where(chosen_B[:, None, None, None], change(images_BCHW, *amounts_B), images_BCHW)
 
-    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
-        return change(some_BCHW, *(amount_B.index_select(0, indices_B) for amount_B in amounts_B))
+    def operate(kind: int, some_BCHW: Tensor, *some_amounts_B: Tensor) -> Tensor:
+        return change(some_BCHW, *some_amounts_B)
 
-    return each_kind(images_BCHW, chosen_B.long()[:, None], operate)
+    return each_kind(images_BCHW, chosen_B.long()[:, None], operate, *(amount_B[:, None] for amount_B in amounts_B))

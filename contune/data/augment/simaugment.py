@@ -166,14 +166,12 @@ def jitter_one_by_one(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tensor
     if images_BCHW.shape[1] != 3:
         keeps_BS |= order_BS == HUE
 
-    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
-        strength_B = strength_BS[:, step].index_select(0, indices_B)
-        operation = kind - 1
-        if operation == HUE:
+    def operate(kind: int, some_BCHW: Tensor, strength_B: Tensor) -> Tensor:
+        if kind - 1 == HUE:
             return shift_hue(some_BCHW, strength_B)
-        return blend(some_BCHW, BLENDED_WITH[operation](some_BCHW), strength_B)
+        return blend(some_BCHW, BLENDED_WITH[kind - 1](some_BCHW), strength_B)
 
-    return ops.each_kind(images_BCHW, (order_BS + 1).masked_fill_(keeps_BS, ops.KEEP), operate)
+    return ops.each_kind(images_BCHW, (order_BS + 1).masked_fill_(keeps_BS, ops.KEEP), operate, strength_BS)
 
 
 def jitter_all_at_once(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tensor) -> Tensor:
