@@ -92,11 +92,12 @@ def evaluate(
     val: validation images, on which the probabilities of the classifier are calibrated.
     unseen: images of classes that were held out, for retrieval.
     """
-    features = []
-    for name, loader in (("train", train), ("test", test)):
+
+    def features_of(name: str, loader: Loader) -> Tensor:
         with progress(f"{name} features", len(loader), unit="image") as advance:
-            features.append(extract_features(encoder, loader, spec, autocast=autocast, advance=advance))
-    train_ND, test_MD = features
+            return extract_features(encoder, loader, spec, autocast=autocast, advance=advance)
+
+    train_ND, test_MD = features_of("train", train), features_of("test", test)
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
     if labels_N is None or labels_M is None:
         return Evaluation(scores=[], retrieval=[], features_MD=test_MD.cpu())
@@ -165,9 +166,7 @@ def evaluate(
         name = SEEN if torch.isin(labels_M, labels_N).any() else UNSEEN
         retrieved = retrieval_entry(name, test_MD, labels_M, settings.split)
     if unseen is not None and unseen.labels_N is not None:
-        with progress("unseen features", len(unseen), unit="image") as advance:
-            unseen_UD = extract_features(encoder, unseen, spec, autocast=autocast, advance=advance)
-        retrieved += retrieval_entry(UNSEEN, unseen_UD, unseen.labels_N, "all")
+        retrieved += retrieval_entry(UNSEEN, features_of("unseen", unseen), unseen.labels_N, "all")
     return Evaluation(scores=found, retrieval=retrieved, features_MD=test_MD.cpu(), classifier=best)
 
 

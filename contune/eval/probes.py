@@ -3,7 +3,7 @@
 Shapes: N training and M test images, D features, K classes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice, repeat
 from math import cos, pi
@@ -246,25 +246,20 @@ def train_linear(
         optimizer.step()
         return {"loss": loss.detach()}
 
-    def indices() -> Iterator[Tensor]:
-        """Full batches in each epoch's own order; the rest has its turn in another epoch."""
-        for epoch in range(epochs):
-            order_N = shuffled_order(len(loader), seed + PROBE_STREAM, epoch)
-            yield from order_N[: len(loader) // batch * batch].split(batch)
-
-    def hosts() -> Iterator[torch.Generator]:
-        """On the host, what `generator` will be in each step."""
-        for epoch in range(epochs):
-            yield from repeat(mixed_generator(seed + PROBE_STREAM, epoch), len(loader) // batch)
-
+    # Full batches in each epoch's own order; the rest has its turn in another epoch.
+    seed, steps = seed + PROBE_STREAM, len(loader) // batch
+    orders = (shuffled_order(len(loader), seed, epoch) for epoch in range(epochs))
+    indices = (rows_B for order_N in orders for rows_B in order_N[: steps * batch].split(batch))
+    # On the host, what `generator` will be in each step.
+    hosts = (host for epoch in range(epochs) for host in repeat(mixed_generator(seed, epoch), steps))
     run_step = step if capture is None else capture(step, generator)
-    batches = loader.batches(indices(), augmenter.crops_of_steps(batch, hosts()))
+    batches = loader.batches(indices, augmenter.crops_of_steps(batch, hosts))
     for epoch in range(epochs):
         now = lr * (floor + (1 - floor) * (1 + cos(pi * max(0, epoch - late) / epochs)) / 2)
         for group in optimizer.param_groups:
             group["lr"] = rate.fill_(now) if isinstance(rate, Tensor) else now
-        generator.manual_seed(mixed_seed(seed + PROBE_STREAM, epoch))
-        for images_BCHW, labels_B in islice(batches, len(loader) // batch):
+        generator.manual_seed(mixed_seed(seed, epoch))
+        for images_BCHW, labels_B in islice(batches, steps):
             metrics = run_step(images_BCHW, labels_B)
         if advance is not None:
             advance(epoch + 1, f"loss {metrics['loss'].item():.3f}")

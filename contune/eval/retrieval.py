@@ -16,8 +16,6 @@ from contune.eval.measures import RECALLS
 
 BLOCK_PAIRS, GPU_PAIRS = 2**24, 2**28
 """Similarities in memory at a time: 64 MiB, and 1 GiB on a GPU."""
-TIED_ROWS = 64
-"""At a time: queries whose k-th place is tied, for which all references are sorted."""
 
 
 @torch.no_grad()
@@ -102,15 +100,10 @@ def retrieval(
 
 def nearest(sim_BN: Tensor, k: int) -> Tensor:
     """(B, k) positions of the k most similar references, in order; of equals, the first."""
-    top = sim_BN.topk(min(k + 1, sim_BN.shape[1]), dim=1)
+    top = sim_BN.topk(k, dim=1)
     indices_Bk, order_Bk = top.indices.sort(dim=1)
     order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
-    indices_Bk = indices_Bk.gather(1, order_Bk)[:, :k]
-    if k < sim_BN.shape[1]:  # equals of the last may be missing
-        tied = (top.values[:, k - 1] == top.values[:, k]).nonzero()[:, 0]
-        for rows in tied.split(TIED_ROWS):
-            indices_Bk[rows] = sim_BN[rows].sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return indices_Bk
+    return indices_Bk.gather(1, order_Bk)
 
 
 def _nmi(q_QD: Tensor, classes_Q: Tensor) -> float:

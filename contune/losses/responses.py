@@ -255,21 +255,8 @@ def response_sums(
                 add(f"{prefix}{kind}_gradient", signed_RC.abs() if "positive" in kind else terms.N_RC, pairs_RC)
             add(f"{prefix}pushed_away_share", signed_RC > 0, kinds["positive"])
     if plain is not None:
-        holds_RC = theorem_1_holds(block, settings, tuned, plain)
+        holds_RC = tuned.positive_RC.abs() > plain.positive_RC.abs()  # equation 16
         for prefix in ("", "hard_"):
             if f"{prefix}positive" in kinds:
                 add(f"{prefix}theorem1_share", holds_RC, kinds[f"{prefix}positive"])
     return totals
-
-
-def theorem_1_holds(block: PairBlock, settings: LossSettings, tuned: Coefficients, plain: Coefficients) -> Tensor:
-    """For which positives |X - P^t + Y^t| > |X - P^s| (equation 16), t for TCL and s for SupCon.
-
-    |a| > |b| exactly where a - b and a + b have the same sign. For a small k1, rounding would lose the difference
-    a - b = (P^s - P^t) + Y^t. So it is computed from what k1 and k2 add to D.
-    """
-    pull_share_R1 = tuned.Y_RC.sum(dim=1, keepdim=True) / settings.temperature
-    negative_share_R1 = plain.N_RC.sum(dim=1, keepdim=True)
-    gain_RC = plain.P_RC * pull_share_R1 + (settings.k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
-    both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
-    return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)

@@ -8,7 +8,6 @@ B: samples, C: channels, H, W: height, width, S: steps.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -73,8 +72,6 @@ class Policy:
     A policy is a frozen dataclass whose other fields are its options.
     """
 
-    begins_with_crop: ClassVar[bool] = False
-    """Whether the workers that decode images may crop them."""
     image_size: int = field(metadata={"low": 1})
     """The side of a view, in pixels."""
     channels: int = field(metadata={"low": 1})
@@ -180,9 +177,9 @@ def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[..., Tenso
         order_B = kind_B.argsort()
         images_BCHW, index_B = images_BCHW.index_select(0, order_B), index_B.index_select(0, order_B)
         sizes = kind_B.bincount().tolist()
-        for kind, (some, indices) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
+        for kind, (some, rows) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
             if kind != KEEP and len(some):
-                some.copy_(operate(kind, some, *(amount_BS[indices, step] for amount_BS in amounts_BS)))
+                some.copy_(operate(kind, some, *(amount_BS[:, step].index_select(0, rows) for amount_BS in amounts_BS)))
     return images_BCHW.index_select(0, index_B.argsort())
 
 

@@ -253,8 +253,6 @@ def gaussian_blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
 class SimAugment(Policy):
     """The steps in the module's docstring, each with its own probability and strength."""
 
-    begins_with_crop = True
-
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Smallest and largest share of the image's area in a crop."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
