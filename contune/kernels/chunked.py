@@ -9,7 +9,6 @@ Shapes: R anchors, C candidates, B anchors of a block, K columns of its band, D 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,20 +20,6 @@ BLOCK_ELEMENTS = 2**19
 """Entries of the similarity matrix in memory at a time on a CPU: 2 MiB in float32, which stays in cache."""
 DEVICE_BLOCK_ELEMENTS = 2**25
 """The same on other devices: enough to fill a GPU."""
-
-
-class _Block(NamedTuple):
-    """A few anchors with all candidates."""
-
-    rows: slice
-    logits_BC: Tensor
-    """Similarities over τ, -inf for an anchor with itself. Whoever takes the block may overwrite them."""
-    band: slice
-    """The columns that contain every positive of the block."""
-    weights_BK: Tensor
-    """Of the positives in the band, for the rows as anchors; bool with labels, else numbers."""
-    column_weights_BK: Tensor
-    """The same for the columns as anchors."""
 
 
 def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
@@ -56,8 +41,8 @@ def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
     stats_4R = pairs.x_RD.new_empty(4, len(pairs.x_RD))
 
-    def fill(block: _Block) -> None:
-        stats_4R[:, block.rows] = torch.stack(_block_statistics(block, settings, plain))
+    def fill(rows: slice, logits_BC: Tensor, band: slice, weights_BK: Tensor, _: Tensor) -> None:
+        stats_4R[:, rows] = torch.stack(_block_statistics(logits_BC, band, weights_BK, settings, plain))
 
     _for_each_block(fill, pairs, settings.temperature)
     return _in_callers_order(stats_4R, pairs.order_R, dim=1)
@@ -85,10 +70,15 @@ def gradient(
     column_51C = None if columns is None else _factors(*columns, divisor, pairs.order_C, plain)[:, None]
     grad_RD = torch.empty_like(pairs.x_RD)
 
-    def fill(block: _Block) -> None:
-        row_5B1 = None if row_5R1 is None else row_5R1[:, block.rows]
-        h_BC = _block_coefficients(block, settings, plain, row_5B1, column_51C)
-        torch.mm(h_BC, pairs.y_CD, out=grad_RD[block.rows])
+    def fill(rows: slice, logits_BC: Tensor, band: slice, by_row_BK: Tensor, by_column_BK: Tensor) -> None:
+        sides = [] if row_5R1 is None else [(by_row_BK, [row_5R1[:, rows]])]
+        sides += [] if column_51C is None else [(by_column_BK, [column_51C])]
+        if len(sides) == 2 and plain and by_row_BK is by_column_BK:  # one exponential serves both
+            sides = [(by_row_BK, [*sides[0][1], *sides[1][1]])]
+        h_BC = _coefficients(logits_BC.clone() if len(sides) == 2 else logits_BC, band, *sides[0], settings, plain)
+        if len(sides) == 2:
+            h_BC += _coefficients(logits_BC, band, *sides[1], settings, plain)
+        torch.mm(h_BC, pairs.y_CD, out=grad_RD[rows])
 
     _for_each_block(fill, pairs, settings.temperature)
     grad_RD /= settings.temperature
@@ -99,11 +89,15 @@ def gradient(
     return _in_callers_order(grad_RD, pairs.order_R, dim=0).to(dtype)
 
 
-def _for_each_block(work: Callable[[_Block], None], pairs: Pairs, temperature: float) -> None:
-    """On a CPU every thread computes whole blocks.
+def _for_each_block(work: Callable[..., None], pairs: Pairs, temperature: float) -> None:
+    """Call `work` with the rows of a few anchors and with their logits, band, weights and weights by column.
 
-    If all threads shared every operation, they would wait for each other hundreds of times. While other processes keep
-    the cores busy, that takes several times as long.
+    Logits are similarities over τ, -inf for an anchor with itself; `work` may overwrite them. The band is the columns
+    that contain every positive of the block. Its weights are bool with labels, else numbers. By column they are those
+    for the columns as anchors.
+
+    On a CPU every thread computes whole blocks. If all threads shared every operation, they would wait for each other
+    hundreds of times. While other processes keep the cores busy, that takes several times as long.
     """
     num_rows, size = len(pairs.x_RD), _rows_per_block(pairs)
     bands = None if pairs.bands_K2 is None else pairs.bands_K2.tolist()  # one wait for the device, not one per block
@@ -116,7 +110,7 @@ def _for_each_block(work: Callable[[_Block], None], pairs: Pairs, temperature: f
         own_B1 = None if pairs.own_R is None else pairs.own_R[rows, None]
         if own_B1 is not None:
             logits_BC.scatter_(1, own_B1, -math.inf)
-        work(_Block(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1)))
+        work(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1))
 
     starts = range(0, num_rows, size)
     num_threads = torch.get_num_threads()
@@ -154,19 +148,20 @@ def _weights(pairs: Pairs, rows: slice, band: slice, own_B1: Tensor | None) -> t
     return by_row_BC.scatter(1, own_B1, 0), pairs.weights_RC[:, rows].T.scatter(1, own_B1, 0)
 
 
-def _block_statistics(block: _Block, settings: LossSettings, plain: bool) -> tuple[Tensor, ...]:
-    logits_BC, weights_BK = block.logits_BC, block.weights_BK
+def _block_statistics(
+    logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, plain: bool
+) -> tuple[Tensor, ...]:
     positive_BK = weights_BK > 0
     total_B = weights_BK.sum(dim=1, dtype=logits_BC.dtype)
-    band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
+    band_BK = logits_BC[:, band].masked_fill(~positive_BK, 0.0)
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
-    _add_log_k2(logits_BC, block.band, positive_BK, settings.k2)
+    _add_log_k2(logits_BC, band, positive_BK, settings.k2)
     if settings.apart:
-        logits_BC[:, block.band].masked_fill_(positive_BK, -math.inf)
+        logits_BC[:, band].masked_fill_(positive_BK, -math.inf)
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
-    exp_band_BK = exp_BC[:, block.band]
+    exp_band_BK = exp_BC[:, band]
     positives_B = (exp_band_BK * positive_BK).sum(dim=1)
     exp_band_BK.masked_fill_(positive_BK, 0.0)
     tuned_B = positives_B * (1 + settings.k1) if settings.kind == "auto" else positives_B
@@ -220,25 +215,13 @@ def _factors(upstream: Tensor, stats_4N: Tensor, divisor: Tensor, order_N: Tenso
     return torch.stack([mass_N, log_D_N, weight_N / total_N, weight_N, log_S_N])
 
 
-def _block_coefficients(
-    block: _Block, settings: LossSettings, plain: bool, row_5B1: Tensor | None, column_51C: Tensor | None
-) -> Tensor:
-    """τ times the gradient of all losses with respect to the similarities of a block."""
-    both = ((row_5B1, block.weights_BK), (column_51C, block.column_weights_BK))
-    parts = [(side, weights_BK) for side, weights_BK in both if side is not None]
-    if len(parts) == 1 or (plain and block.weights_BK is block.column_weights_BK):
-        return _coefficients(block.logits_BC, block.band, parts[0][1], settings, plain, [side for side, _ in parts])
-    by_rows_BC, by_columns_BC = (
-        _coefficients(block.logits_BC.clone(), block.band, weights_BK, settings, plain, [side])
-        for side, weights_BK in parts
-    )
-    return by_rows_BC.add_(by_columns_BC)
-
-
 def _coefficients(
-    logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, plain: bool, sides: list[Tensor]
+    logits_BC: Tensor, band: slice, weights_BK: Tensor, sides: list[Tensor], settings: LossSettings, plain: bool
 ) -> Tensor:
-    """The part of the anchors of one side, or of both if they agree on who is positive and nothing is shifted."""
+    """τ times the gradient of the losses with respect to the similarities of a block.
+
+    Of the anchors of one side, or of both if they agree on who is positive and nothing is shifted.
+    """
     positive_BK, band_BK = weights_BK > 0, logits_BC[:, band].clone()
     in_band = [side if side.shape[-1] == 1 else side[..., band] for side in sides]
     _add_log_k2(logits_BC, band, positive_BK, settings.k2)
