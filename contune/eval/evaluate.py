@@ -124,7 +124,7 @@ def evaluate(
     add_probes(train_ND, test_MD)
     if classifier is not None:
         add("classifier", classifier(test_MD))
-        layers["classifier"] = classifier.weight, classifier.bias
+        layers["classifier"] = classifier.weight.detach(), classifier.bias.detach()
     if online is not None:
         add("online", online(test_MD))
     if settings.linear in ("paper", "authors"):
@@ -143,17 +143,17 @@ def evaluate(
             add("linear-authors", linear(extract_features(probed, test, spec, autocast=autocast)), policy=policy, **sgd)
         else:
             add("linear", linear(test_MD), policy=policy, **sgd)
-            layers["linear"] = linear.weight, linear.bias
+            layers["linear"] = linear.weight.detach(), linear.bias.detach()
     if start is not None:
         add_probes(*start, START)
     if isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader):
-        pixels_ND, pixels_MD = (loader.images_NCHW.flatten(1) for loader in (train, test))
+        pixels_ND, pixels_MD = train.images_NCHW.flatten(1), test.images_NCHW.flatten(1)
         if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
             add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, PIXELS)
     best = None
-    key = next((key for key in PREFERENCES[TOP1] if key in layers), None)
+    key = next(filter(layers.__contains__, PREFERENCES[TOP1]), None)
     if key:
-        weight_KD, bias_K = (tensor.detach() for tensor in layers[key])
+        weight_KD, bias_K = layers[key]
         if val is not None and val.labels_N is not None:
             val_VD = extract_features(encoder, val, spec, autocast=autocast)
             temperature, _ = best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
@@ -177,12 +177,12 @@ def retrieval_entry(name: str, features_MD: Tensor, labels_M: Tensor, split: str
         return []
     every, nmi = -(-(num**2) // MOST_PAIRS), num * num_classes * features_MD.shape[1] <= MOST_DISTANCES
     queries = "queries: all images" if every == 1 else f"queries: one image in {every}"
-    nearest, clusters = (RETRIEVAL[key].protocol.format(queries=queries) for key in ("map@r", "nmi"))
+    protocol = RETRIEVAL["map@r"].protocol.format(queries=queries)
     return [
         {
             "name": name,
             "values": retrieval(features_MD, labels_M, every=every, nmi=nmi),
-            "protocol": nearest + (f"; NMI: {clusters}" if nmi else ""),
+            "protocol": f"{protocol}; NMI: {RETRIEVAL['nmi'].protocol}" if nmi else protocol,
             "split": split,
             "num_images": num,
             "num_classes": num_classes,

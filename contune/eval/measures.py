@@ -113,8 +113,8 @@ is the Recall@1 of result.json's `retrieval` on seen classes."""
 
 def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
     """Which of `BALANCED` and `SHOTS` to show with these entries of result.json's `measures`."""
-    shown = [measure for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED]
-    return [key for key in (BALANCED, *SHOTS) if any(key in measure for measure in shown)]
+    shown = {key for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED for key in measure}
+    return [key for key in (BALANCED, *SHOTS) if key in shown]
 
 
 def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:

@@ -94,7 +94,15 @@ def retrieval(
     names = (*(f"recall@{K}" for K in RECALLS), "map@r", "r_precision")
     found: dict[str, float] = dict(zip(names, shares, strict=True))
     if nmi:
-        found["nmi"] = 100 * _nmi(q_QD, classes_Q)
+        from sklearn.cluster import KMeans  # slow to import
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.metrics import normalized_mutual_info_score
+
+        truth = classes_Q.cpu().numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # embeddings that collapsed have fewer clusters
+            clusters = KMeans(len(np.unique(truth)), n_init=1, random_state=0).fit_predict(q_QD.cpu().numpy())
+        found["nmi"] = 100 * float(normalized_mutual_info_score(truth, clusters))
     return found
 
 
@@ -104,19 +112,6 @@ def nearest(sim_BN: Tensor, k: int) -> Tensor:
     indices_Bk, order_Bk = top.indices.sort(dim=1)
     order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
     return indices_Bk.gather(1, order_Bk)
-
-
-def _nmi(q_QD: Tensor, classes_Q: Tensor) -> float:
-    """Normalized mutual information of classes and clusters, with the arithmetic mean of both entropies."""
-    from sklearn.cluster import KMeans  # slow to import
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import normalized_mutual_info_score
-
-    truth = classes_Q.cpu().numpy()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # embeddings that collapsed have fewer clusters
-        clusters = KMeans(len(np.unique(truth)), n_init=1, random_state=0).fit_predict(q_QD.cpu().numpy())
-    return float(normalized_mutual_info_score(truth, clusters))
 
 
 def _unit_rows(values: Any, device: torch.device, name: str) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.kernels import LossSettings, Pairs, exponent_is_safe, normalized
+from contune.kernels import APART, LossSettings, Pairs, exponent_is_safe, normalized
 
 BLOCK_ELEMENTS = 2**19
 """Entries of the similarity matrix in memory at a time on a CPU: 2 MiB in float32, which stays in cache."""
@@ -157,7 +157,7 @@ def _block_statistics(
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
     _add_log_k2(logits_BC, band, positive_BK, settings.k2)
-    if settings.apart:
+    if settings.kind in APART:
         logits_BC[:, band].masked_fill_(positive_BK, -math.inf)
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
@@ -173,7 +173,7 @@ def _block_statistics(
             log_S_B = log_D_B + pull_BK.logsumexp(dim=1) - (top_B + positives_B.log())
         else:
             log_D_B = torch.logaddexp(log_D_B, math.log(settings.k1) + pull_BK.logsumexp(dim=1))
-    if settings.apart:  # without a negative, D is 0
+    if settings.kind in APART:  # without a negative, D is 0
         total_B = torch.where(log_D_B == -math.inf, 0.0, total_B)
     loss_B = log_D_B - attraction_B
     if settings.kind == "sincere":
@@ -227,7 +227,7 @@ def _coefficients(
     _add_log_k2(logits_BC, band, positive_BK, settings.k2)
     result_BC = logits_BC.exp_() if plain else logits_BC.sub_(sides[0][1]).exp_()
     result_BC.mul_(sum(mass for mass, *_ in sides))
-    attracted_BK = torch.zeros_like(band_BK) if settings.apart else result_BC[:, band].clone()
+    attracted_BK = torch.zeros_like(band_BK) if settings.kind in APART else result_BC[:, band].clone()
     if settings.k1 > 0 and settings.kind != "auto":
         # The factor goes into the exponent: a huge one would meet an exponential that is 0.
         exponent_BK = (band_BK * -settings.temperature).add_(math.log(settings.k1))

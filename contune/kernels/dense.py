@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.kernels import LossSettings
+from contune.kernels import APART, LossSettings
 
 
 def loss_per_anchor(
@@ -52,17 +52,17 @@ def parts_of_loss(
     """
     positive_RC = weights_RC > 0
     usable_R = positive_RC.any(dim=1)
-    if settings.apart:
+    if settings.kind in APART:
         usable_R &= (kept_RC & ~positive_RC).any(dim=1)
     # Rows without a positive are computed on zeros, so that no infinity reaches their gradient.
     unusable_R1 = ~usable_R[:, None]
     tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + log_or_inf(settings.k2))
-    in_D_RC = kept_RC & ~positive_RC if settings.apart else kept_RC
+    in_D_RC = kept_RC & ~positive_RC if settings.kind in APART else kept_RC
     log_D_R = row_logsumexp(tuned_RC, in_D_RC, unusable_R1)
     log_k1_R = torch.full_like(log_D_R, log_or_inf(settings.k1))
     if settings.kind == "auto":
-        log_P_R, log_A_R = (row_logsumexp(x, positive_RC, unusable_R1) for x in (logits_RC, -sim_RC))
-        log_k1_R = log_k1_R + (log_P_R - log_A_R).detach()
+        log_A_R = row_logsumexp(-sim_RC, positive_RC, unusable_R1)
+        log_k1_R += (row_logsumexp(logits_RC, positive_RC, unusable_R1) - log_A_R).detach()
         log_D_R = torch.logaddexp(log_D_R, log_k1_R + log_A_R)
     elif settings.k1 > 0:
         log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_or_inf(settings.k1) - sim_RC, positive_RC, unusable_R1))

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from contune.distributed import world_size
-from contune.errors import UserError, check_known
-from contune.kernels import LossSettings, autograd, chunked, dense, fused, normalized
+from contune.errors import UserError, unknown
+from contune.kernels import APART, LossSettings, autograd, chunked, dense, fused, normalized, without_autocast
 
 BACKENDS = ("auto", "dense", "chunked", "fused")
 PRECISIONS = ("fast", "high")
@@ -80,8 +80,8 @@ def pair_loss(
         backend = "dense" if learnt or small else "fused" if on_gpu else "chunked"
 
     weights = None if positives is None else positives.to(z.device, wide)
-    need = POSITIVE_AND_NEGATIVE if settings.apart else POSITIVE
-    with autograd.without_autocast(z.device.type):
+    need = POSITIVE_AND_NEGATIVE if settings.kind in APART else POSITIVE
+    with without_autocast(z.device.type):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
@@ -110,7 +110,8 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
         ("backend", backend, BACKENDS),
         ("precision", settings.precision, PRECISIONS),
     ):
-        check_known(name, value, choices)
+        if value not in choices:
+            raise unknown(name, value, choices)
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad

@@ -217,9 +217,10 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
     block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows])
     totals = response_sums(block, block.kinds(), knobs, supcon=supcon)
-    names = [name for name in totals if not name.endswith("pushed_away_share")]
-    over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
-    return means(dict(zip(names, over_ranks_K2, strict=True)))
+    for prefix in ("", SUPCON):
+        totals.pop(f"{prefix}pushed_away_share", None)
+    over_ranks_K2 = distributed.total(torch.stack(list(totals.values())))
+    return means(dict(zip(totals, over_ranks_K2, strict=True)))
 
 
 def anchor_step(num_anchors: int, num_candidates: int) -> int:

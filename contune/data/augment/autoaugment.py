@@ -74,10 +74,6 @@ def gray_levels(levels_BCHW: Tensor) -> Tensor:
     return levels_BCHW if levels_BCHW.shape[1] == 1 else ops.gray(levels_BCHW).floor_()
 
 
-def mean_gray(levels_BCHW: Tensor) -> Tensor:
-    return gray_levels(levels_BCHW).mean((2, 3), keepdim=True)
-
-
 def smooth(levels_BCHW: Tensor) -> Tensor:
     """A 3×3 mean whose center weighs 5 of 13, rounded; the outermost pixels stay."""
     three = (levels_BCHW[..., :-2] + levels_BCHW[..., 1:-1]).add_(levels_BCHW[..., 2:])
@@ -89,7 +85,7 @@ def smooth(levels_BCHW: Tensor) -> Tensor:
 
 BLENDED_WITH: dict[Op, Callable[[Tensor], Tensor]] = {
     Op.BRIGHTNESS: ops.black,
-    Op.CONTRAST: mean_gray,
+    Op.CONTRAST: lambda levels_BCHW: gray_levels(levels_BCHW).mean((2, 3), keepdim=True),
     Op.COLOR: gray_levels,
     Op.SHARPNESS: smooth,
 }
@@ -104,20 +100,6 @@ def blend(levels_BCHW: Tensor, other: Tensor, magnitude_B: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------- tables
 # Operations on the levels of a channel as tables, so that a batch of different ones is one gather.
-
-
-def posterize(level_L: Tensor, index_BCP: Tensor, bits_B: Tensor) -> Tensor:
-    """Keeps the highest `bits_B` of the 8 bits."""
-    return level_L - level_L.remainder(torch.exp2(8 - bits_B)[:, None, None])
-
-
-def solarize(level_L: Tensor, index_BCP: Tensor, threshold_B: Tensor) -> Tensor:
-    """Inverts levels from the threshold on."""
-    return torch.where(level_L >= threshold_B[:, None, None], TOP_LEVEL - level_L, level_L)
-
-
-def invert(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
-    return TOP_LEVEL - level_L
 
 
 def autocontrast(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
@@ -143,9 +125,10 @@ def equalize(level_L: Tensor, index_BCP: Tensor, magnitude_B: Tensor) -> Tensor:
 
 
 TABLES: dict[Op, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-    Op.POSTERIZE: posterize,
-    Op.SOLARIZE: solarize,
-    Op.INVERT: invert,
+    # The highest bits of the 8 are kept, and levels from the threshold on are inverted.
+    Op.POSTERIZE: lambda level_L, _, bits_B: level_L - level_L.remainder(torch.exp2(8 - bits_B)[:, None, None]),
+    Op.SOLARIZE: lambda level_L, _, from_B: torch.where(level_L >= from_B[:, None, None], TOP_LEVEL - level_L, level_L),
+    Op.INVERT: lambda level_L, *_: TOP_LEVEL - level_L,
     Op.AUTOCONTRAST: autocontrast,
     Op.EQUALIZE: equalize,
 }

@@ -33,13 +33,10 @@ LUMA_R, LUMA_G, LUMA_B = (tl.constexpr(weight) for weight in ops.LUMA)
 # may differ in its last bit, which moves a pixel only where its coordinate is a tie except for that bit. No angle of
 # the policy has such ties on images of up to 64 pixels.
 
-SHEAR_X, SHEAR_Y = tl.constexpr(Op.SHEAR_X.value), tl.constexpr(Op.SHEAR_Y.value)
-TRANSLATE_X, TRANSLATE_Y = tl.constexpr(Op.TRANSLATE_X.value), tl.constexpr(Op.TRANSLATE_Y.value)
-ROTATE, BRIGHTNESS = tl.constexpr(Op.ROTATE.value), tl.constexpr(Op.BRIGHTNESS.value)
-CONTRAST, COLOR = tl.constexpr(Op.CONTRAST.value), tl.constexpr(Op.COLOR.value)
-SHARPNESS, POSTERIZE = tl.constexpr(Op.SHARPNESS.value), tl.constexpr(Op.POSTERIZE.value)
-SOLARIZE, INVERT = tl.constexpr(Op.SOLARIZE.value), tl.constexpr(Op.INVERT.value)
-AUTOCONTRAST, EQUALIZE = tl.constexpr(Op.AUTOCONTRAST.value), tl.constexpr(Op.EQUALIZE.value)
+(
+    IDENTITY, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y, ROTATE, BRIGHTNESS, CONTRAST, COLOR, SHARPNESS, POSTERIZE,
+    SOLARIZE, INVERT, AUTOCONTRAST, EQUALIZE,
+) = (tl.constexpr(op.value) for op in Op)  # fmt: skip
 RADIANS = tl.constexpr(0.017453292519943295)
 
 

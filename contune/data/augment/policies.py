@@ -249,7 +249,7 @@ class Augmenter:
 
         None if decoders have nothing to crop: then every view sees the same resized image.
         """
-        if not any(isinstance(policy, SimAugment) for policy in self.policies):
+        if SimAugment not in map(type, self.policies):
             return None
         return (self.crops(self.draw(num_samples, generator, rows)) for generator in generators)
 
