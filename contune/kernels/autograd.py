@@ -151,7 +151,7 @@ def _plain_batch(
 ) -> tuple[LossSettings, ModuleType, Pairs, Tensor | None]:
     kind, precision, reduction, name = words.split()
     *tuned, epsilon = numbers
-    settings = LossSettings(*tuned, kind, epsilon, precision, normalize, reduction)
+    settings = LossSettings._make([*tuned, kind, epsilon, precision, normalize, reduction])
     on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, labels_N, settings) is None
     backend = fused if name == "fused" or (name == "auto" and on_gpu) else chunked
     x_ND, norm_N = backend.prepare(z_ND, settings)

@@ -55,7 +55,8 @@ def pair_loss(
     candidate_labels = None if candidate_labels is None else candidate_labels.to(z.device, label_type).contiguous()
 
     spread = distributed and world_size() > 1
-    learnt = "the temperature" if isinstance(settings.temperature, Tensor) else None
+    temperature: Any = settings.temperature
+    learnt = "the temperature" if isinstance(temperature, Tensor) else None
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learnt

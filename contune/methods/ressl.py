@@ -85,5 +85,5 @@ def relation_loss(
         # Σ_n p_n (q·queue_n) is the product of q with the mean of the queue under p.
         _, target_BD = walk(k_BD, queue_KD, key_temperature)
         attraction_B = (q_BD * target_BD).sum(dim=1) / temperature
-        predicted_B, _ = walk(q_BD, queue_KD, temperature)
-        return (predicted_B - attraction_B).mean()
+        loss_B: Tensor = walk(q_BD, queue_KD, temperature)[0] - attraction_B
+        return loss_B.mean()
