@@ -210,11 +210,6 @@ def score(
     num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
     top_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices
     hits_N5 = labels_N.gather(1, top_N5) > 0 if is_matrix else top_N5 == labels_N[:, None]
-    hit_N = hits_N5[:, 0]
-
-    def percent(hit_N: Tensor) -> float:
-        return float(100 * hit_N.sum().item() / len(hit_N))
-
     if is_matrix:
         from sklearn.metrics import average_precision_score
 
@@ -224,7 +219,9 @@ def score(
         by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
         more = {MAP: sum(by_class.values()) / max(1, len(by_class))}
     else:
-        accuracies = {k: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
+        classes, place_N, sizes = labels_N.unique(return_inverse=True, return_counts=True)
+        percent = 100 * place_N.bincount(hits_N5[:, 0].double()) / sizes
+        accuracies = dict(zip(classes.tolist(), percent.tolist(), strict=True))
         by_class = {class_names[k]: accuracy for k, accuracy in accuracies.items()}
         more = {BALANCED: sum(accuracies.values()) / max(1, len(accuracies))}
         counts = [num for num in train_counts or () if num]
@@ -235,8 +232,8 @@ def score(
                 more |= {shot: sum(those) / len(those)} if those else {}
     return {
         "name": key,
-        "top1": percent(hit_N),
-        "top5": percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
+        "top1": 100 * hits_N5[:, 0].sum().item() / len(labels_N),
+        "top5": 100 * hits_N5.any(dim=1).sum().item() / len(labels_N) if num_classes > 5 else None,
         **more,
         "per_class": by_class,
         "protocol": protocol,

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.eval.measures import RECALLS
+from contune.eval.measures import RECALLS, RETRIEVAL
 
 BLOCK_PAIRS, GPU_PAIRS = 2**24, 2**28
 """Similarities in memory at a time: 64 MiB, and 1 GiB on a GPU."""
@@ -91,8 +91,7 @@ def retrieval(
     finally:
         torch.set_float32_matmul_precision(precision)
     shares = (100 * sums / len(kept)).tolist()
-    names = (*(f"recall@{K}" for K in RECALLS), "map@r", "r_precision")
-    found: dict[str, float] = dict(zip(names, shares, strict=True))
+    found: dict[str, float] = dict(zip(RETRIEVAL, shares, strict=False))  # all but nmi
     if nmi:
         from sklearn.cluster import KMeans  # slow to import
         from sklearn.exceptions import ConvergenceWarning

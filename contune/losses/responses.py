@@ -54,16 +54,14 @@ class PairBlock(NamedTuple):
     sim_RC: Tensor
     weights_RC: Tensor
     """Above 0 for positives, 0 elsewhere."""
+    kept_RC: Tensor
     positive_RC: Tensor
     negative_RC: Tensor
 
     def log_k1(self, settings: LossSettings) -> Tensor:
         """(R,) logarithms of each anchor's k1."""
-        return self._parts(self.sim_RC, self.sim_RC / settings.temperature, settings)[3]
-
-    def _parts(self, sim_RC: Tensor, logits_RC: Tensor, settings: LossSettings) -> tuple[Tensor, ...]:
-        kept_RC = self.positive_RC | self.negative_RC
-        return dense.parts_of_loss(sim_RC, logits_RC, self.weights_RC, kept_RC, settings)
+        logits_RC = self.sim_RC / settings.temperature
+        return dense.parts_of_loss(self.sim_RC, logits_RC, self.weights_RC, self.kept_RC, settings)[3]
 
     def coefficients(self, settings: LossSettings) -> Coefficients:
         """Derivatives of the oracle: of log D by s / τ are P and N, by s is Y, and of the mean by s / τ is X."""
@@ -71,7 +69,7 @@ class PairBlock(NamedTuple):
         with torch.enable_grad():
             sim_RC = self.sim_RC.detach().requires_grad_()
             logits_RC = (self.sim_RC / settings.temperature).detach().requires_grad_()
-            log_D_R, mean_R, *_ = self._parts(sim_RC, logits_RC, settings)
+            log_D_R, mean_R, *_ = dense.parts_of_loss(sim_RC, logits_RC, self.weights_RC, self.kept_RC, settings)
             share_RC, pull_RC = torch.autograd.grad(log_D_R.sum(), (logits_RC, sim_RC), materialize_grads=True)
             (X_RC,) = torch.autograd.grad(mean_R.sum(), logits_RC)
         return Coefficients(
@@ -102,7 +100,7 @@ def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor) ->
     weights_RC = weights_RC.to(sim_RC.dtype) * other_RC
     positive_RC = weights_RC > 0
     negative_RC = ~positive_RC & other_RC & positive_RC.any(dim=1, keepdim=True)
-    return PairBlock(sim_RC, weights_RC, positive_RC, negative_RC)
+    return PairBlock(sim_RC, weights_RC, positive_RC | negative_RC, positive_RC, negative_RC)
 
 
 def batch_block(
