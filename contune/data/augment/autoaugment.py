@@ -166,23 +166,31 @@ def move(levels_BCHW: Tensor, op_B: Tensor, magnitude_B: Tensor) -> Tensor:
 
 
 def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:
-    """Each operation on its own samples, as uint8 levels; all operations that move pixels count as one."""
-    kind_BS = op_BS.masked_fill((op_BS > Op.IDENTITY) & (op_BS <= LAST_MOVE), LAST_MOVE)
+    """Each operation on its own samples, as uint8 levels; all operations that move pixels count as one.
 
-    def operate(kind: int, some_BCHW: Tensor, op_B: Tensor, magnitude_B: Tensor) -> Tensor:
-        op = Op(kind)
-        if op in TABLES:
-            index_BCP = some_BCHW.flatten(2).long()
-            table = TABLES[op](ops.count_to(ops.NUM_LEVELS, some_BCHW.device), index_BCP, magnitude_B)
-            return look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW)
-        some_BCHW = some_BCHW.float()
-        if op in BLENDED_WITH:
-            changed = blend(some_BCHW, BLENDED_WITH[op](some_BCHW), magnitude_B)
-        else:
-            changed = move(some_BCHW, op_B, magnitude_B)
-        return changed.int().to(torch.uint8)  # via int32 this is three times as fast
-
-    return ops.each_kind(levels_BCHW.to(torch.uint8), kind_BS, operate, op_BS, magnitude_BS).float()
+    In each step the images are sorted by operation, so that one is a slice. Their order is restored at the end.
+    """
+    levels_BCHW, row_B = levels_BCHW.to(torch.uint8), torch.arange(len(op_BS))
+    level_L = ops.count_to(ops.NUM_LEVELS, levels_BCHW.device)
+    for op_B, magnitude_B in zip(op_BS.unbind(1), magnitude_BS.unbind(1), strict=True):
+        kind_B = op_B.masked_fill((op_B > Op.IDENTITY) & (op_B <= LAST_MOVE), LAST_MOVE).index_select(0, row_B)
+        order_B = kind_B.argsort()
+        levels_BCHW, row_B = levels_BCHW.index_select(0, order_B), row_B.index_select(0, order_B)
+        sizes = kind_B.bincount().tolist()
+        for op, some_BCHW, rows in zip(Op, levels_BCHW.split(sizes), row_B.split(sizes), strict=False):
+            magnitude = magnitude_B.index_select(0, rows)
+            if op in TABLES:
+                index_BCP = some_BCHW.flatten(2).long()
+                table = TABLES[op](level_L, index_BCP, magnitude)
+                some_BCHW.copy_(look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW))
+            elif op != Op.IDENTITY and len(rows):
+                some = some_BCHW.float()
+                if op in BLENDED_WITH:
+                    changed = blend(some, BLENDED_WITH[op](some), magnitude)
+                else:
+                    changed = move(some, op_B.index_select(0, rows), magnitude)
+                some_BCHW.copy_(changed.int())  # via int32 this is three times as fast
+    return levels_BCHW.index_select(0, row_B.argsort()).float()
 
 
 def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tensor:

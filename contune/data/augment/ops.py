@@ -152,9 +152,6 @@ def gray(images_BCHW: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------- a different operation in every sample
 
-KEEP = 0
-"""The kind of the samples that a step leaves unchanged."""
-
 
 def host_can_read(images: Tensor) -> bool:
     """Whether the host can branch on the values of a tensor without waiting for a device.
@@ -166,29 +163,10 @@ def host_can_read(images: Tensor) -> bool:
     return images.device.type == "cpu"
 
 
-def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[..., Tensor], *amounts_BS: Tensor) -> Tensor:
-    """In each step, `operate(kind, images, *amounts)` once for each kind that occurs, on all its samples.
-
-    The images are sorted by kind, so that a kind is a slice, and restored to their order at the end.
-    """
-    index_B = torch.arange(len(kind_BS))
-    for step, kind_B in enumerate(kind_BS.unbind(1)):
-        kind_B = kind_B.index_select(0, index_B)
-        order_B = kind_B.argsort()
-        images_BCHW, index_B = images_BCHW.index_select(0, order_B), index_B.index_select(0, order_B)
-        sizes = kind_B.bincount().tolist()
-        for kind, (some, rows) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
-            if kind != KEEP and len(some):
-                some.copy_(operate(kind, some, *(amount_BS[:, step].index_select(0, rows) for amount_BS in amounts_BS)))
-    return images_BCHW.index_select(0, index_B.argsort())
-
-
 def where_chosen(images_BCHW: Tensor, chosen_B: Tensor, change: Callable[..., Tensor], *amounts_B: Tensor) -> Tensor:
     """`change(images, *amounts)` of the chosen samples; the others stay unchanged."""
     if not host_can_read(images_BCHW):
         return torch.where(chosen_B[:, None, None, None], change(images_BCHW, *amounts_B), images_BCHW)
-
-    def operate(kind: int, some_BCHW: Tensor, *some_amounts_B: Tensor) -> Tensor:
-        return change(some_BCHW, *some_amounts_B)
-
-    return each_kind(images_BCHW, chosen_B.long()[:, None], operate, *(amount_B[:, None] for amount_B in amounts_B))
+    rows = chosen_B.nonzero()[:, 0]
+    some_BCHW = change(images_BCHW.index_select(0, rows), *(amount_B.index_select(0, rows) for amount_B in amounts_B))
+    return images_BCHW.index_copy(0, rows, some_BCHW)
