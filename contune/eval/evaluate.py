@@ -93,10 +93,10 @@ def evaluate(
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
         if settings.linear != "none":
             penalty = probes.choose_penalty(train_ND, labels_N, num_classes)
-            probe = probes.fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
-            add(f"{prefix}linear-fast", probe.scores(test_MD))
+            weight_KD, bias_K = probes.fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
+            add(f"{prefix}linear-fast", test_MD @ weight_KD.T + bias_K)
             found[-1]["weight_penalty"] = penalty
-            layers[f"{prefix}linear-fast"] = probe.as_linear()
+            layers[f"{prefix}linear-fast"] = weight_KD, bias_K
         knn: dict[str, Any] = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
         add(f"{prefix}knn", probes.knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
 

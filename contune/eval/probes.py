@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice, repeat
 from math import cos, pi
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -119,31 +118,14 @@ def validation_accuracy(
     return top1(knn_scores(train_ND, labels_N, val_MD, num_classes), val.labels_N)
 
 
-class Logistic(NamedTuple):
-    """A fitted logistic regression on standardized features."""
-
-    mean_D: Tensor
-    scale_D: Tensor
-    weight_DK: Tensor
-    bias_K: Tensor
-
-    def scores(self, features_MD: Tensor) -> Tensor:
-        """(M, K) logits."""
-        return (features_MD - self.mean_D) / self.scale_D @ self.weight_DK + self.bias_K
-
-    def as_linear(self) -> tuple[Tensor, Tensor]:
-        """(K, D) weights and (K,) biases for features that are not standardized."""
-        weight_DK = self.weight_DK / self.scale_D[:, None]
-        return weight_DK.T, self.bias_K - self.mean_D @ weight_DK
-
-
 def fit_logistic(
     train_ND: Tensor, labels_N: Tensor, num_classes: int, *, weight_penalty: float = 1e-4, max_iterations: int = 200
-) -> Logistic:
+) -> tuple[Tensor, Tensor]:
     """The fast linear probe: multinomial logistic regression on standardized features, fitted by L-BFGS.
 
     Minimizes mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate. With a label
-    matrix (N, K), several labels per image, it is a logistic regression for each class.
+    matrix (N, K), several labels per image, it is a logistic regression for each class. Returns the (K, D) weights and
+    (K,) biases for features that are not standardized.
     """
     mean_D = train_ND.mean(dim=0)
     std_D = train_ND.std(dim=0)
@@ -164,7 +146,8 @@ def fit_logistic(
         return loss
 
     solver.step(objective)
-    return Logistic(mean_D, scale_D, weight_DK.detach(), bias_K.detach())
+    weight_DK = weight_DK.detach() / scale_D[:, None]
+    return weight_DK.T, bias_K.detach() - mean_D @ weight_DK
 
 
 def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> float:
@@ -183,10 +166,10 @@ def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> floa
     for penalty in PENALTIES if len(labels_N) >= FOLDS else PENALTIES[:1]:
         logits = []
         for held_N in folds:
-            probe = fit_logistic(
+            weight_KD, bias_K = fit_logistic(
                 train_ND[~held_N], labels_N[~held_N], num_classes, weight_penalty=penalty, max_iterations=30
             )
-            logits.append(probe.scores(train_ND[held_N]))
+            logits.append(train_ND[held_N] @ weight_KD.T + bias_K)
         losses[penalty] = best_temperature(torch.cat(logits), held_labels)[1]
     return min(losses, key=losses.__getitem__)
 

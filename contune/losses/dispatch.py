@@ -13,9 +13,11 @@ from contune.distributed import world_size
 from contune.errors import UserError, unknown
 from contune.kernels import APART, LossSettings, autograd, chunked, dense, fused, normalized, without_autocast
 
-BACKENDS = ("auto", "dense", "chunked", "fused")
-PRECISIONS = ("fast", "high")
-REDUCTIONS = ("mean", "sum", "none")
+CHOICES = {
+    "backend": ("auto", "dense", "chunked", "fused"),
+    "precision": ("fast", "high"),
+    "reduction": ("mean", "sum", "none"),
+}
 SMALL_MATRIX = 2**18
 """Entries of the similarity matrix, up to N = 512, for which writing it out is faster on a CPU."""
 POSITIVE = "a positive; give two or more views of each sample, or batches with several samples of a class"
@@ -106,13 +108,10 @@ def pair_loss(
 
 def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
     """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
-    for name, value, choices in (
-        ("reduction", settings.reduction, REDUCTIONS),
-        ("backend", backend, BACKENDS),
-        ("precision", settings.precision, PRECISIONS),
-    ):
-        if value not in choices:
-            raise unknown(name, value, choices)
+    words = {"backend": backend, "precision": settings.precision, "reduction": settings.reduction}
+    for name, value in words.items():
+        if value not in CHOICES[name]:
+            raise unknown(name, value, CHOICES[name])
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad

@@ -74,7 +74,7 @@ def _pairs(
     z: Tensor, labels: Tensor | None, positives: Tensor | None, normalize: bool, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Checked embeddings, weights of the positives, and which pairs are negative."""
-    check_known("reduction", reduction, dispatch.REDUCTIONS)
+    check_known("reduction", reduction, dispatch.CHOICES["reduction"])
     z, labels, positives, *_ = dispatch.check_pairs(z, labels, positives)
     with torch.autocast(z.device.type, enabled=False):
         z_ND, _ = normalized(z, normalize)
