@@ -178,18 +178,19 @@ def one_by_one(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Tens
         levels_BCHW, row_B = levels_BCHW.index_select(0, order_B), row_B.index_select(0, order_B)
         sizes = kind_B.bincount().tolist()
         for op, some_BCHW, rows in zip(Op, levels_BCHW.split(sizes), row_B.split(sizes), strict=False):
+            if op == Op.IDENTITY or not len(rows):
+                continue
             magnitude = magnitude_B.index_select(0, rows)
             if op in TABLES:
                 index_BCP = some_BCHW.flatten(2).long()
                 table = TABLES[op](level_L, index_BCP, magnitude)
-                some_BCHW.copy_(look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW))
-            elif op != Op.IDENTITY and len(rows):
-                some = some_BCHW.float()
-                if op in BLENDED_WITH:
-                    changed = blend(some, BLENDED_WITH[op](some), magnitude)
-                else:
-                    changed = move(some, op_B.index_select(0, rows), magnitude)
-                some_BCHW.copy_(changed.int())  # via int32 this is three times as fast
+                changed = look_up(index_BCP, table.to(torch.uint8)).view_as(some_BCHW)
+            elif op in BLENDED_WITH:
+                levels = some_BCHW.float()
+                changed = blend(levels, BLENDED_WITH[op](levels), magnitude).int()  # on the way to uint8 this is faster
+            else:
+                changed = move(some_BCHW.float(), op_B.index_select(0, rows), magnitude).int()
+            some_BCHW.copy_(changed)
     return levels_BCHW.index_select(0, row_B.argsort()).float()
 
 
