@@ -10,7 +10,6 @@ crop, S: steps of the jitter, N: side of a square image, T: taps of the blur fro
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -114,13 +113,6 @@ BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 NUM_JITTERS = 4
 
 
-def mean_gray(images_BCHW: Tensor) -> Tensor:
-    return ops.gray(images_BCHW).mean((2, 3), keepdim=True)
-
-
-BLENDED_WITH: dict[int, Callable[[Tensor], Tensor]] = {BRIGHTNESS: ops.black, CONTRAST: mean_gray, SATURATION: ops.gray}
-
-
 def blend(images_BCHW: Tensor, other: Tensor, factor_B: Tensor) -> Tensor:
     """factor · image + (1 - factor) · other, clamped."""
     factor = factor_B[:, None, None, None]
@@ -171,11 +163,9 @@ def jitter(images_BCHW: Tensor, factors_B3: Tensor, turn_B: Tensor, order_B4: Te
 
 def _blend_steps(images_BCHW: Tensor, factor_BS: Tensor, order_BS: Tensor, steps: range) -> Tensor:
     for step in steps:
-        operation = order_BS[:, step, None, None, None]
-        other = ops.black(images_BCHW)
-        for code, other_of in BLENDED_WITH.items():
-            other = torch.where(operation == code, other_of(images_BCHW), other)
-        images_BCHW = blend(images_BCHW, other, factor_BS[:, step])
+        operation, gray = order_BS[:, step, None, None, None], ops.gray(images_BCHW)
+        other = torch.where(operation == CONTRAST, gray.mean((2, 3), keepdim=True), ops.black(images_BCHW))
+        images_BCHW = blend(images_BCHW, torch.where(operation == SATURATION, gray, other), factor_BS[:, step])
     return images_BCHW
 
 
