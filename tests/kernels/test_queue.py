@@ -22,7 +22,8 @@ def test_value_and_gradient_are_autograds() -> None:
 def test_compiled_it_is_the_same() -> None:
     def loss(q_BD: Tensor, x_KD: Tensor) -> Tensor:
         _, mean_BD = walk(q_BD.detach(), x_KD, 0.1)
-        return (walk(q_BD, x_KD, 0.2)[0] - (q_BD * mean_BD).sum(dim=1)).mean()
+        loss_B: Tensor = walk(q_BD, x_KD, 0.2)[0] - (q_BD * mean_BD).sum(dim=1)
+        return loss_B.mean()
 
     grads = []
     for one in (loss, torch.compile(loss, fullgraph=True, backend="aot_eager")):
