@@ -83,15 +83,15 @@ def smooth(levels_BCHW: Tensor) -> Tensor:
     return smoothed
 
 
-BLENDED_WITH: dict[Op, Callable[[Tensor], Tensor]] = {
-    Op.BRIGHTNESS: ops.black,
+BLENDED_WITH: dict[Op, Callable[[Tensor], Tensor | float]] = {
+    Op.BRIGHTNESS: lambda levels_BCHW: 0.0,
     Op.CONTRAST: lambda levels_BCHW: gray_levels(levels_BCHW).mean((2, 3), keepdim=True),
     Op.COLOR: gray_levels,
     Op.SHARPNESS: smooth,
 }
 
 
-def blend(levels_BCHW: Tensor, other: Tensor, magnitude_B: Tensor) -> Tensor:
+def blend(levels_BCHW: Tensor, other: Tensor | float, magnitude_B: Tensor) -> Tensor:
     """(1 + magnitude) · levels - magnitude · other, clamped and truncated; a magnitude of 0 keeps the image."""
     magnitude = magnitude_B[:, None, None, None]
     blended = (levels_BCHW * (1 + magnitude)).sub_(other * magnitude)
@@ -203,7 +203,7 @@ def all_at_once(levels_BCHW: Tensor, op_BS: Tensor, magnitude_BS: Tensor) -> Ten
     blend_BS = magnitude_BS * ((op_BS > LAST_MOVE) & (op_BS <= LAST_SIGNED))
     for step in range(op_BS.shape[1]):
         op_B, magnitude_B = op_BS[:, step], magnitude_BS[:, step]
-        other = ops.black(levels_BCHW)
+        other = levels_BCHW.new_zeros(())
         for op, other_of in BLENDED_WITH.items():
             other = torch.where((op_B == op)[:, None, None, None], other_of(levels_BCHW), other)
         levels_BCHW = blend(levels_BCHW, other, blend_BS[:, step])

@@ -138,10 +138,6 @@ def sample_affine(images_BCHW: Tensor, inverse_B23: Tensor, mode: str) -> Tensor
     return F.grid_sample(images_BCHW, grid_BHW2, mode=mode, padding_mode="zeros", align_corners=False)
 
 
-def black(images_BCHW: Tensor) -> Tensor:
-    return constant((0.0,), images_BCHW.device).view(1, 1, 1, 1)
-
-
 def gray(images_BCHW: Tensor) -> Tensor:
     """The luma (B, 1, H, W); a one-channel image is its own, and channels that are no colors have their mean."""
     if images_BCHW.shape[1] != 3:

@@ -12,6 +12,7 @@ crop, S: steps of the jitter, N: side of a square image, T: taps of the blur fro
 import math
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -164,7 +165,7 @@ def jitter(images_BCHW: Tensor, factors_B3: Tensor, turn_B: Tensor, order_B4: Te
 def _blend_steps(images_BCHW: Tensor, factor_BS: Tensor, order_BS: Tensor, steps: range) -> Tensor:
     for step in steps:
         operation, gray = order_BS[:, step, None, None, None], ops.gray(images_BCHW)
-        other = torch.where(operation == CONTRAST, gray.mean((2, 3), keepdim=True), ops.black(images_BCHW))
+        other = torch.where(operation == CONTRAST, gray.mean((2, 3), keepdim=True), 0.0)
         images_BCHW = blend(images_BCHW, torch.where(operation == SATURATION, gray, other), factor_BS[:, step])
     return images_BCHW
 
@@ -304,12 +305,10 @@ class SimAugment(Policy):
         return views
 
 
-@dataclass(frozen=True)
-class Crops:
+class Crops(NamedTuple):
     """The crop of each view of each image in a batch, drawn before any image's size is known.
 
-    SimAugment begins with a crop, so the workers that decode images can crop them at full size. They get these plain
-    arrays.
+    SimAugment begins with a crop, so the workers that decode images can crop them at full size.
     """
 
     num_views: int
