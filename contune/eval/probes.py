@@ -58,16 +58,14 @@ def extract_features(
     parts: list[Tensor] = []
     done, autotune = 0, torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False  # a single pass is over before autotuning would pay
-    try:
-        for images_BCHW, _ in loader.batches(rows.split(EVAL_BATCH)):
-            x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
-            with autocast():
-                parts.append(encoder(x_BCHW).float())
-            done += len(images_BCHW)
-            if advance is not None:
-                advance(done, "")
-    finally:
-        torch.backends.cudnn.benchmark = autotune
+    for images_BCHW, _ in loader.batches(rows.split(EVAL_BATCH)):
+        x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
+        with autocast():
+            parts.append(encoder(x_BCHW).float())
+        done += len(images_BCHW)
+        if advance is not None:
+            advance(done, "")
+    torch.backends.cudnn.benchmark = autotune
     return torch.cat(parts)
 
 
