@@ -33,7 +33,7 @@ def tcl_settings(temperature: float, k1: Number, k2: Number, r: float) -> LossSe
     """TCL, with r in place of what is `auto`."""
     dispatch.check_number("r", r)
     first, second = r if k1 == "auto" else k1, 1 + r if k2 == "auto" else k2
-    return LossSettings(temperature, first, second, "auto" if k1 == "auto" else "out")
+    return LossSettings(temperature, first, second, "auto" if k1 == "auto" and r > 0 else "out")
 
 
 def tcl_loss(
