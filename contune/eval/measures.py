@@ -112,7 +112,7 @@ is the Recall@1 of result.json's `retrieval` on seen classes."""
 def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
     """Which of `BALANCED` and `SHOTS` to show with these entries of result.json's `measures`."""
     shown = {key for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED for key in measure}
-    return [key for key in (BALANCED, *SHOTS) if key in shown]
+    return list(filter(shown.__contains__, (BALANCED, *SHOTS)))
 
 
 def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:

@@ -158,12 +158,13 @@ def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> floa
     fold_N = torch.empty(len(labels_N), dtype=torch.long, device=train_ND.device)
     fold_N[order_N.to(train_ND.device)] = torch.arange(len(labels_N), device=train_ND.device) % FOLDS
     labels_N = labels_N.to(train_ND.device)
-    folds = [fold_N == fold for fold in range(FOLDS if len(labels_N) <= MANY_IMAGES else 1)]
-    held_labels = torch.cat([labels_N[held_N] for held_N in folds])
+    num_folds = FOLDS if len(labels_N) <= MANY_IMAGES else 1
+    folds_FN = fold_N == torch.arange(num_folds, device=fold_N.device)[:, None]
+    held_labels = labels_N[folds_FN.nonzero()[:, 1]]
     losses = {}
     for penalty in PENALTIES if len(labels_N) >= FOLDS else PENALTIES[:1]:
         logits = []
-        for held_N in folds:
+        for held_N in folds_FN:
             weight_KD, bias_K = fit_logistic(
                 train_ND[~held_N], labels_N[~held_N], num_classes, weight_penalty=penalty, max_iterations=30
             )

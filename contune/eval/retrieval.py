@@ -78,7 +78,10 @@ def retrieval(
                 sim_BN = q_QD[rows_B] @ x_ND.T
                 if same:
                     sim_BN.scatter_(1, own_Q[rows_B, None], -torch.inf)
-                hits_Bk = classes_N[nearest(sim_BN, k)] == classes_Q[rows_B, None]
+                top = sim_BN.topk(k, dim=1)
+                nearest_Bk, order_Bk = top.indices.sort(dim=1)  # of equals, the first is nearer
+                order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
+                hits_Bk = classes_N[nearest_Bk.gather(1, order_Bk)] == classes_Q[rows_B, None]
                 recalls = [hits_Bk[:, :K].any(dim=1).sum() for K in RECALLS]
                 num_relevant_B1 = num_relevant_Q[rows_B, None]
                 hits_Bk = (hits_Bk & (rank_k <= num_relevant_B1)).double()
@@ -103,14 +106,6 @@ def retrieval(
             clusters = KMeans(len(np.unique(truth)), n_init=1, random_state=0).fit_predict(q_QD.cpu().numpy())
         found["nmi"] = 100 * float(normalized_mutual_info_score(truth, clusters))
     return found
-
-
-def nearest(sim_BN: Tensor, k: int) -> Tensor:
-    """(B, k) positions of the k most similar references, in order; of equals, the first."""
-    top = sim_BN.topk(k, dim=1)
-    indices_Bk, order_Bk = top.indices.sort(dim=1)
-    order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
-    return indices_Bk.gather(1, order_Bk)
 
 
 def _unit_rows(values: Any, device: torch.device, name: str) -> Tensor:
