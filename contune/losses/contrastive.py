@@ -1,6 +1,7 @@
 """The tuned contrastive loss, its special cases SupCon and NT-Xent, and the related SINCERE, ε-SupInfoNCE and DCL."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
@@ -177,15 +178,20 @@ class _LossModule(nn.Module):
 
     function: Callable[..., Tensor]
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, shared: _Shared, **own: Any) -> None:
         super().__init__()
+        parameters = signature(dispatch.pair_loss).parameters
+        common = {name: parameters[name].default for name in _Shared.__annotations__}
+        if unknown := shared.keys() - common.keys():
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(unknown)}")
+        settings: dict[str, Any] = own | common | dict(shared)
         self.names = tuple(settings)
         for name, value in settings.items():
             setattr(self, name, value)
         numbers = {"k1": 0.0, "k2": 1.0, "r": 0.0} | settings
         checked = tcl_settings(*(numbers[name] for name in ("temperature", "k1", "k2", "r")))
         words = {name: settings[name] for name in ("precision", "reduction", "epsilon") if name in settings}
-        dispatch.check_settings(checked._replace(**words), settings.get("backend", "auto"))
+        dispatch.check_settings(checked._replace(**words), settings["backend"])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -220,7 +226,7 @@ class TCLLoss(_LossModule):
         r: float = 0.3,
         **shared: Unpack[_Shared],
     ) -> None:
-        super().__init__(temperature=temperature, k1=k1, k2=k2, r=r, **shared)
+        super().__init__(shared, temperature=temperature, k1=k1, k2=k2, r=r)
 
 
 class SupConLoss(_LossModule):
@@ -230,7 +236,7 @@ class SupConLoss(_LossModule):
 
     def __init__(self, *, temperature: float = 0.1, variant: str = "out", **shared: Unpack[_Shared]) -> None:
         check_known("variant", variant, VARIANTS)
-        super().__init__(temperature=temperature, variant=variant, **shared)
+        super().__init__(shared, temperature=temperature, variant=variant)
 
 
 class NTXentLoss(_LossModule):
@@ -239,7 +245,7 @@ class NTXentLoss(_LossModule):
     function = staticmethod(ntxent_loss)
 
     def __init__(self, *, temperature: float = 0.2, **shared: Unpack[_Shared]) -> None:
-        super().__init__(temperature=temperature, **shared)
+        super().__init__(shared, temperature=temperature)
 
     def forward(  # type: ignore[override]  # ids instead of labels
         self, z: Tensor, ids: Tensor, candidates: Tensor | None = None, candidate_ids: Tensor | None = None
@@ -253,7 +259,7 @@ class SINCERELoss(_LossModule):
     function = staticmethod(sincere_loss)
 
     def __init__(self, *, temperature: float = 0.1, **shared: Unpack[_Shared]) -> None:
-        super().__init__(temperature=temperature, **shared)
+        super().__init__(shared, temperature=temperature)
 
 
 class EpsSupInfoNCELoss(_LossModule):
@@ -262,7 +268,7 @@ class EpsSupInfoNCELoss(_LossModule):
     function = staticmethod(eps_supinfonce_loss)
 
     def __init__(self, *, temperature: float = 0.1, epsilon: float = 0.25, **shared: Unpack[_Shared]) -> None:
-        super().__init__(temperature=temperature, epsilon=epsilon, **shared)
+        super().__init__(shared, temperature=temperature, epsilon=epsilon)
 
 
 class DCLLoss(SINCERELoss):
