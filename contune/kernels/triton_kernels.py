@@ -68,8 +68,10 @@ def similarities(
 def load_labels(label_ptr, rows, num_rows, CLASSES: tl.constexpr, BC: tl.constexpr):
     """Labels of a block's rows: integers (M,), or BC columns of a label matrix (M, BC), all of them if they fit."""
     if CLASSES > 0:
-        return load_rows(label_ptr, rows, num_rows, 0, CLASSES, BC)
-    return tl.load(label_ptr + rows, mask=rows < num_rows, other=-1)
+        labels = load_rows(label_ptr, rows, num_rows, 0, CLASSES, BC)
+    else:
+        labels = tl.load(label_ptr + rows, mask=rows < num_rows, other=-1)
+    return labels
 
 
 @triton.jit
@@ -90,9 +92,11 @@ def overlaps(
 @triton.jit
 def shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES: tl.constexpr):
     if CLASSES > 0:
-        return w_MN > 0
-    column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
-    return row_labels[:, None] == column_labels[None, :]
+        alike_MN = w_MN > 0
+    else:
+        column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
+        alike_MN = row_labels[:, None] == column_labels[None, :]
+    return alike_MN
 
 
 @triton.jit
