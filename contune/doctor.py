@@ -13,6 +13,7 @@ from contune.console import Finding, advice, fine, note, plural, wrong
 from contune.device import choose_device, free_bytes, hardware_name
 from contune.errors import UserError
 from contune.kernels import LossSettings
+from contune.kernels.dense import loss_per_anchor
 from contune.methods.base import Method
 from contune.methods.tcl import TCL
 from contune.models.encoders import has_small_stem
@@ -150,10 +151,12 @@ def denominator_of_equals(config: Config, positives: float) -> float:
 
     A k1 that is a number has no part in it, because its term has another unit.
     """
-    settings = config.method.settings
+    settings, num = config.method.settings, config.optim.batch_images * config.augment.views - 1
     knobs = settings.knobs if isinstance(settings, TCL.Settings) else LossSettings(1.0, 0.0, 1.0)
-    own = positives * (1 + knobs.k1) if knobs.relative else positives
-    return own + knobs.k2 * (config.optim.batch_images * config.augment.views - 1 - positives)
+    knobs = knobs._replace(k1=knobs.k1 if knobs.kind == "auto" else 0.0)
+    weights_1C = (torch.arange(num) < max(1, round(positives))).double()[None]
+    loss_1, _ = loss_per_anchor(torch.zeros_like(weights_1C), weights_1C, None, knobs)  # the logarithm, as s is 0
+    return round(loss_1.exp().item(), 6)
 
 
 def k1_at(r: float, config: Config, labels_N: Tensor | None) -> float:

@@ -154,8 +154,7 @@ def sweep(
         for pair, total in sums.items():
             for name, value in means(response_sums(block, kinds, tcl_settings(temperature, *pair, r))).items():
                 total[name] += value.item()
-        log_k1_R = block.log_k1(own)
-        log_k1 += float(log_k1_R[log_k1_R.isfinite()].mean()) if own.relative else 0.0
+        log_k1 += float(block.log_k1(own)[block.positive_RC.any(dim=1)].mean())
         tcl_terms, supcon_terms = block.coefficients(own), block.coefficients(supcon)
         for sign in SIGNS:
             pairs_RC = kinds[sign]

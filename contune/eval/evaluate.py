@@ -14,30 +14,7 @@ from contune.console import progress
 from contune.data.augment import Augmenter
 from contune.data.images import Loader, ResidentLoader
 from contune.device import Autocast
-from contune.eval.measures import (
-    BALANCED,
-    IMBALANCE,
-    MAP,
-    MEASURES,
-    PIXELS,
-    PREFERENCES,
-    RETRIEVAL,
-    SEEN,
-    SEVERAL_LABELS,
-    SHOTS,
-    START,
-    TOP1,
-    UNSEEN,
-)
-from contune.eval.probes import (
-    Capture,
-    best_temperature,
-    choose_penalty,
-    extract_features,
-    fit_logistic,
-    knn_scores,
-    train_linear,
-)
+from contune.eval import measures, probes
 from contune.eval.retrieval import retrieval
 from contune.models.saved import Classifier, EncoderSpec
 
@@ -75,7 +52,7 @@ def evaluate(
     policy: str,
     seed: int = 0,
     autocast: Autocast = nullcontext,
-    capture: Capture | None = None,
+    capture: probes.Capture | None = None,
     classifier: nn.Linear | None = None,
     online: nn.Linear | None = None,
     start: tuple[Tensor, Tensor] | None = None,
@@ -92,11 +69,12 @@ def evaluate(
     val: validation images, on which the probabilities of the classifier are calibrated.
     unseen: images of classes that were held out, for retrieval.
     """
-    features = []
-    for name, loader in (("train", train), ("test", test)):
+
+    def features_of(name: str, loader: Loader) -> Tensor:
         with progress(f"{name} features", len(loader), unit="image") as advance:
-            features.append(extract_features(encoder, loader, spec, autocast=autocast, advance=advance))
-    train_ND, test_MD = features
+            return probes.extract_features(encoder, loader, spec, autocast=autocast, advance=advance)
+
+    train_ND, test_MD = features_of("train", train), features_of("test", test)
     labels_N, labels_M, num_classes = train.labels_N, test.labels_N, len(class_names)
     if labels_N is None or labels_M is None:
         return Evaluation(scores=[], retrieval=[], features_MD=test_MD.cpu())
@@ -106,24 +84,26 @@ def evaluate(
     layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
-        protocol = MEASURES[key].protocol.format(**values) + (SEVERAL_LABELS if labels_N.dim() == 2 else "")
+        protocol = measures.MEASURES[key].protocol.format(**values) + (
+            measures.SEVERAL_LABELS if labels_N.dim() == 2 else ""
+        )
         how = {"protocol": protocol, "split": settings.split}
         found.append(score(key, scores_MK, labels_M, class_names, train_counts=counts_K, **how))
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
         if settings.linear != "none":
-            penalty = choose_penalty(train_ND, labels_N, num_classes)
-            probe = fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
-            add(f"{prefix}linear-fast", probe.scores(test_MD))
+            penalty = probes.choose_penalty(train_ND, labels_N, num_classes)
+            weight_KD, bias_K = probes.fit_logistic(train_ND, labels_N, num_classes, weight_penalty=penalty)
+            add(f"{prefix}linear-fast", test_MD @ weight_KD.T + bias_K)
             found[-1]["weight_penalty"] = penalty
-            layers[f"{prefix}linear-fast"] = probe.as_linear()
+            layers[f"{prefix}linear-fast"] = weight_KD, bias_K
         knn: dict[str, Any] = {"k": min(settings.knn_k, len(train_ND)), "temperature": settings.knn_temperature}
-        add(f"{prefix}knn", knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
+        add(f"{prefix}knn", probes.knn_scores(train_ND, labels_N, test_MD, num_classes, **knn), **knn)
 
     add_probes(train_ND, test_MD)
     if classifier is not None:
         add("classifier", classifier(test_MD))
-        layers["classifier"] = classifier.weight, classifier.bias
+        layers["classifier"] = classifier.weight.detach(), classifier.bias.detach()
     if online is not None:
         add("online", online(test_MD))
     if settings.linear in ("paper", "authors"):
@@ -137,37 +117,42 @@ def evaluate(
             probed = spec.build().to(test_MD.device)
             probed.load_state_dict(encoder.state_dict())
         with progress("probe", settings.linear_epochs, unit="epoch") as advance:
-            linear = train_linear(probed, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how)
+            linear = probes.train_linear(
+                probed, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how
+            )
         if authors:
-            add("linear-authors", linear(extract_features(probed, test, spec, autocast=autocast)), policy=policy, **sgd)
+            add(
+                "linear-authors",
+                linear(probes.extract_features(probed, test, spec, autocast=autocast)),
+                policy=policy,
+                **sgd,
+            )
         else:
             add("linear", linear(test_MD), policy=policy, **sgd)
-            layers["linear"] = linear.weight, linear.bias
+            layers["linear"] = linear.weight.detach(), linear.bias.detach()
     if start is not None:
-        add_probes(*start, START)
+        add_probes(*start, measures.START)
     if isinstance(train, ResidentLoader) and isinstance(test, ResidentLoader):
-        pixels_ND, pixels_MD = (loader.images_NCHW.flatten(1) for loader in (train, test))
+        pixels_ND, pixels_MD = train.images_NCHW.flatten(1), test.images_NCHW.flatten(1)
         if pixels_ND.numel() <= RAW_PIXEL_LIMIT:  # what an encoder has to beat
-            add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, PIXELS)
+            add_probes(pixels_ND.float() / 255, pixels_MD.float() / 255, measures.PIXELS)
     best = None
-    key = next((key for key in PREFERENCES[TOP1] if key in layers), None)
+    key = next(filter(layers.__contains__, measures.PREFERENCES[measures.TOP1]), None)
     if key:
-        weight_KD, bias_K = (tensor.detach() for tensor in layers[key])
+        weight_KD, bias_K = layers[key]
         if val is not None and val.labels_N is not None:
-            val_VD = extract_features(encoder, val, spec, autocast=autocast)
-            temperature, _ = best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
+            val_VD = probes.extract_features(encoder, val, spec, autocast=autocast)
+            temperature, _ = probes.best_temperature(val_VD @ weight_KD.T + bias_K, val.labels_N)
             weight_KD, bias_K = weight_KD / temperature, bias_K / temperature
         tensors = {"weight_KD": weight_KD.cpu(), "bias_K": bias_K.cpu()}
         best = Classifier(**tensors, class_names=class_names, measure=key, multilabel=labels_N.dim() == 2)
     retrieved: list[dict[str, Any]] = []
     if labels_M.dim() == 1:
         # A list may have other classes in its test split.
-        name = SEEN if torch.isin(labels_M, labels_N).any() else UNSEEN
+        name = measures.SEEN if torch.isin(labels_M, labels_N).any() else measures.UNSEEN
         retrieved = retrieval_entry(name, test_MD, labels_M, settings.split)
     if unseen is not None and unseen.labels_N is not None:
-        with progress("unseen features", len(unseen), unit="image") as advance:
-            unseen_UD = extract_features(encoder, unseen, spec, autocast=autocast, advance=advance)
-        retrieved += retrieval_entry(UNSEEN, unseen_UD, unseen.labels_N, "all")
+        retrieved += retrieval_entry(measures.UNSEEN, features_of("unseen", unseen), unseen.labels_N, "all")
     return Evaluation(scores=found, retrieval=retrieved, features_MD=test_MD.cpu(), classifier=best)
 
 
@@ -178,12 +163,12 @@ def retrieval_entry(name: str, features_MD: Tensor, labels_M: Tensor, split: str
         return []
     every, nmi = -(-(num**2) // MOST_PAIRS), num * num_classes * features_MD.shape[1] <= MOST_DISTANCES
     queries = "queries: all images" if every == 1 else f"queries: one image in {every}"
-    nearest, clusters = (RETRIEVAL[key].protocol.format(queries=queries) for key in ("map@r", "nmi"))
+    protocol = measures.RETRIEVAL["map@r"].protocol.format(queries=queries)
     return [
         {
             "name": name,
             "values": retrieval(features_MD, labels_M, every=every, nmi=nmi),
-            "protocol": nearest + (f"; NMI: {clusters}" if nmi else ""),
+            "protocol": f"{protocol}; NMI: {measures.RETRIEVAL['nmi'].protocol}" if nmi else protocol,
             "split": split,
             "num_images": num,
             "num_classes": num_classes,
@@ -211,11 +196,6 @@ def score(
     num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
     top_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices
     hits_N5 = labels_N.gather(1, top_N5) > 0 if is_matrix else top_N5 == labels_N[:, None]
-    hit_N = hits_N5[:, 0]
-
-    def percent(hit_N: Tensor) -> float:
-        return float(100 * hit_N.sum().item() / len(hit_N))
-
     if is_matrix:
         from sklearn.metrics import average_precision_score
 
@@ -223,21 +203,23 @@ def score(
         truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.detach().float()[:, present]
         precisions = 100 * average_precision_score(truth_NP.cpu().numpy(), scores_NP.cpu().numpy(), average=None)
         by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
-        more = {MAP: sum(by_class.values()) / max(1, len(by_class))}
+        more = {measures.MAP: sum(by_class.values()) / max(1, len(by_class))}
     else:
-        accuracies = {k: percent(hit_N[labels_N == k]) for k in labels_N.unique().tolist()}
+        classes, place_N, sizes = labels_N.unique(return_inverse=True, return_counts=True)
+        percent = 100 * place_N.bincount(hits_N5[:, 0].double()) / sizes
+        accuracies = dict(zip(classes.tolist(), percent.tolist(), strict=True))
         by_class = {class_names[k]: accuracy for k, accuracy in accuracies.items()}
-        more = {BALANCED: sum(accuracies.values()) / max(1, len(accuracies))}
+        more = {measures.BALANCED: sum(accuracies.values()) / max(1, len(accuracies))}
         counts = [num for num in train_counts or () if num]
         if train_counts and max(counts) > min(counts):
-            more[IMBALANCE] = round(max(counts) / min(counts), 2)
-            for shot, (least, most) in SHOTS.items():
+            more[measures.IMBALANCE] = round(max(counts) / min(counts), 2)
+            for shot, (least, most) in measures.SHOTS.items():
                 those = [accuracy for k, accuracy in accuracies.items() if least <= train_counts[k] <= most]
                 more |= {shot: sum(those) / len(those)} if those else {}
     return {
         "name": key,
-        "top1": percent(hit_N),
-        "top5": percent(hits_N5.any(dim=1)) if num_classes > 5 else None,
+        "top1": 100 * hits_N5[:, 0].sum().item() / len(labels_N),
+        "top5": 100 * hits_N5.any(dim=1).sum().item() / len(labels_N) if num_classes > 5 else None,
         **more,
         "per_class": by_class,
         "protocol": protocol,

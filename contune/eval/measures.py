@@ -10,8 +10,6 @@ from typing import Any
 class Measure:
     """One way to measure an encoder's accuracy."""
 
-    key: str
-    """Its name in result.json."""
     title: str
     """For reports and figures."""
     short_title: str
@@ -74,7 +72,7 @@ IMBALANCED = 2.0
 """From this imbalance on, tables and reports show these."""
 SEVERAL_LABELS = "; several labels per image: one sigmoid per class, mean average precision"
 """Added to a protocol then."""
-MEASURES: dict[str, Measure] = {row[0]: Measure(*row) for row in _ROWS}
+MEASURES: dict[str, Measure] = {key: Measure(*row) for key, *row in _ROWS}
 """Accuracies, in result.json's `measures`."""
 
 RECALLS = (1, 5, 10)
@@ -93,7 +91,7 @@ _RETRIEVAL_ROWS = (
     ("r_precision", "R-precision", "R-precision %", _NEAREST, "share of the R nearest that have the query’s class"),
     ("nmi", "NMI", "NMI %", _CLUSTERS, "how well clusters found by k-means agree with the classes"),
 )  # fmt: skip
-RETRIEVAL: dict[str, Measure] = {row[0]: Measure(*row) for row in _RETRIEVAL_ROWS}
+RETRIEVAL: dict[str, Measure] = {key: Measure(*row) for key, *row in _RETRIEVAL_ROWS}
 """In the `values` of the entries of result.json's `retrieval`."""
 SEEN, UNSEEN = "seen", "unseen"
 """Names of those entries: classes of the training images, and classes held out by data.unseen_classes."""
@@ -113,8 +111,8 @@ is the Recall@1 of result.json's `retrieval` on seen classes."""
 
 def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
     """Which of `BALANCED` and `SHOTS` to show with these entries of result.json's `measures`."""
-    shown = [measure for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED]
-    return [key for key in (BALANCED, *SHOTS) if any(key in measure for measure in shown)]
+    shown = {key for measure in measures if measure.get(IMBALANCE, 1) >= IMBALANCED for key in measure}
+    return list(filter(shown.__contains__, (BALANCED, *SHOTS)))
 
 
 def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:

@@ -3,11 +3,10 @@
 Shapes: N training and M test images, D features, K classes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice, repeat
 from math import cos, pi
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -59,16 +58,14 @@ def extract_features(
     parts: list[Tensor] = []
     done, autotune = 0, torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = False  # a single pass is over before autotuning would pay
-    try:
-        for images_BCHW, _ in loader.batches(rows.split(EVAL_BATCH)):
-            x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
-            with autocast():
-                parts.append(encoder(x_BCHW).float())
-            done += len(images_BCHW)
-            if advance is not None:
-                advance(done, "")
-    finally:
-        torch.backends.cudnn.benchmark = autotune
+    for images_BCHW, _ in loader.batches(rows.split(EVAL_BATCH)):
+        x_BCHW = eval_transform(images_BCHW, spec.image_size, spec.mean, spec.std)
+        with autocast():
+            parts.append(encoder(x_BCHW).float())
+        done += len(images_BCHW)
+        if advance is not None:
+            advance(done, "")
+    torch.backends.cudnn.benchmark = autotune
     return torch.cat(parts)
 
 
@@ -119,31 +116,14 @@ def validation_accuracy(
     return top1(knn_scores(train_ND, labels_N, val_MD, num_classes), val.labels_N)
 
 
-class Logistic(NamedTuple):
-    """A fitted logistic regression on standardized features."""
-
-    mean_D: Tensor
-    scale_D: Tensor
-    weight_DK: Tensor
-    bias_K: Tensor
-
-    def scores(self, features_MD: Tensor) -> Tensor:
-        """(M, K) logits."""
-        return (features_MD - self.mean_D) / self.scale_D @ self.weight_DK + self.bias_K
-
-    def as_linear(self) -> tuple[Tensor, Tensor]:
-        """(K, D) weights and (K,) biases for features that are not standardized."""
-        weight_DK = self.weight_DK / self.scale_D[:, None]
-        return weight_DK.T, self.bias_K - self.mean_D @ weight_DK
-
-
 def fit_logistic(
     train_ND: Tensor, labels_N: Tensor, num_classes: int, *, weight_penalty: float = 1e-4, max_iterations: int = 200
-) -> Logistic:
+) -> tuple[Tensor, Tensor]:
     """The fast linear probe: multinomial logistic regression on standardized features, fitted by L-BFGS.
 
     Minimizes mean cross-entropy + weight_penalty/2 · |W|², which is convex: no seed, no learning rate. With a label
-    matrix (N, K), several labels per image, it is a logistic regression for each class.
+    matrix (N, K), several labels per image, it is a logistic regression for each class. Returns the (K, D) weights and
+    (K,) biases for features that are not standardized.
     """
     mean_D = train_ND.mean(dim=0)
     std_D = train_ND.std(dim=0)
@@ -164,7 +144,8 @@ def fit_logistic(
         return loss
 
     solver.step(objective)
-    return Logistic(mean_D, scale_D, weight_DK.detach(), bias_K.detach())
+    weight_DK = weight_DK.detach() / scale_D[:, None]
+    return weight_DK.T, bias_K.detach() - mean_D @ weight_DK
 
 
 def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> float:
@@ -177,16 +158,17 @@ def choose_penalty(train_ND: Tensor, labels_N: Tensor, num_classes: int) -> floa
     fold_N = torch.empty(len(labels_N), dtype=torch.long, device=train_ND.device)
     fold_N[order_N.to(train_ND.device)] = torch.arange(len(labels_N), device=train_ND.device) % FOLDS
     labels_N = labels_N.to(train_ND.device)
-    folds = [fold_N == fold for fold in range(FOLDS if len(labels_N) <= MANY_IMAGES else 1)]
-    held_labels = torch.cat([labels_N[held_N] for held_N in folds])
+    num_folds = FOLDS if len(labels_N) <= MANY_IMAGES else 1
+    folds_FN = fold_N == torch.arange(num_folds, device=fold_N.device)[:, None]
+    held_labels = labels_N[folds_FN.nonzero()[:, 1]]
     losses = {}
     for penalty in PENALTIES if len(labels_N) >= FOLDS else PENALTIES[:1]:
         logits = []
-        for held_N in folds:
-            probe = fit_logistic(
+        for held_N in folds_FN:
+            weight_KD, bias_K = fit_logistic(
                 train_ND[~held_N], labels_N[~held_N], num_classes, weight_penalty=penalty, max_iterations=30
             )
-            logits.append(probe.scores(train_ND[held_N]))
+            logits.append(train_ND[held_N] @ weight_KD.T + bias_K)
         losses[penalty] = best_temperature(torch.cat(logits), held_labels)[1]
     return min(losses, key=losses.__getitem__)
 
@@ -246,25 +228,20 @@ def train_linear(
         optimizer.step()
         return {"loss": loss.detach()}
 
-    def indices() -> Iterator[Tensor]:
-        """Full batches in each epoch's own order; the rest has its turn in another epoch."""
-        for epoch in range(epochs):
-            order_N = shuffled_order(len(loader), seed + PROBE_STREAM, epoch)
-            yield from order_N[: len(loader) // batch * batch].split(batch)
-
-    def hosts() -> Iterator[torch.Generator]:
-        """On the host, what `generator` will be in each step."""
-        for epoch in range(epochs):
-            yield from repeat(mixed_generator(seed + PROBE_STREAM, epoch), len(loader) // batch)
-
+    # Full batches in each epoch's own order; the rest has its turn in another epoch.
+    seed, steps = seed + PROBE_STREAM, len(loader) // batch
+    orders = (shuffled_order(len(loader), seed, epoch) for epoch in range(epochs))
+    indices = (rows_B for order_N in orders for rows_B in order_N[: steps * batch].split(batch))
+    # On the host, what `generator` will be in each step.
+    hosts = (host for epoch in range(epochs) for host in repeat(mixed_generator(seed, epoch), steps))
     run_step = step if capture is None else capture(step, generator)
-    batches = loader.batches(indices(), augmenter.crops_of_steps(batch, hosts()))
+    batches = loader.batches(indices, augmenter.crops_of_steps(batch, hosts))
     for epoch in range(epochs):
         now = lr * (floor + (1 - floor) * (1 + cos(pi * max(0, epoch - late) / epochs)) / 2)
         for group in optimizer.param_groups:
             group["lr"] = rate.fill_(now) if isinstance(rate, Tensor) else now
-        generator.manual_seed(mixed_seed(seed + PROBE_STREAM, epoch))
-        for images_BCHW, labels_B in islice(batches, len(loader) // batch):
+        generator.manual_seed(mixed_seed(seed, epoch))
+        for images_BCHW, labels_B in islice(batches, steps):
             metrics = run_step(images_BCHW, labels_B)
         if advance is not None:
             advance(epoch + 1, f"loss {metrics['loss'].item():.3f}")

@@ -12,12 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contune.errors import UserError
-from contune.eval.measures import RECALLS
+from contune.eval.measures import RECALLS, RETRIEVAL
 
 BLOCK_PAIRS, GPU_PAIRS = 2**24, 2**28
 """Similarities in memory at a time: 64 MiB, and 1 GiB on a GPU."""
-TIED_ROWS = 64
-"""At a time: queries whose k-th place is tied, for which all references are sorted."""
 
 
 @torch.no_grad()
@@ -80,7 +78,10 @@ def retrieval(
                 sim_BN = q_QD[rows_B] @ x_ND.T
                 if same:
                     sim_BN.scatter_(1, own_Q[rows_B, None], -torch.inf)
-                hits_Bk = classes_N[nearest(sim_BN, k)] == classes_Q[rows_B, None]
+                top = sim_BN.topk(k, dim=1)
+                nearest_Bk, order_Bk = top.indices.sort(dim=1)  # of equals, the first is nearer
+                order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
+                hits_Bk = classes_N[nearest_Bk.gather(1, order_Bk)] == classes_Q[rows_B, None]
                 recalls = [hits_Bk[:, :K].any(dim=1).sum() for K in RECALLS]
                 num_relevant_B1 = num_relevant_Q[rows_B, None]
                 hits_Bk = (hits_Bk & (rank_k <= num_relevant_B1)).double()
@@ -93,37 +94,18 @@ def retrieval(
     finally:
         torch.set_float32_matmul_precision(precision)
     shares = (100 * sums / len(kept)).tolist()
-    names = (*(f"recall@{K}" for K in RECALLS), "map@r", "r_precision")
-    found: dict[str, float] = dict(zip(names, shares, strict=True))
+    found: dict[str, float] = dict(zip(RETRIEVAL, shares, strict=False))  # all but nmi
     if nmi:
-        found["nmi"] = 100 * _nmi(q_QD, classes_Q)
+        from sklearn.cluster import KMeans  # slow to import
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.metrics import normalized_mutual_info_score
+
+        truth = classes_Q.cpu().numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # embeddings that collapsed have fewer clusters
+            clusters = KMeans(len(np.unique(truth)), n_init=1, random_state=0).fit_predict(q_QD.cpu().numpy())
+        found["nmi"] = 100 * float(normalized_mutual_info_score(truth, clusters))
     return found
-
-
-def nearest(sim_BN: Tensor, k: int) -> Tensor:
-    """(B, k) positions of the k most similar references, in order; of equals, the first."""
-    top = sim_BN.topk(min(k + 1, sim_BN.shape[1]), dim=1)
-    indices_Bk, order_Bk = top.indices.sort(dim=1)
-    order_Bk = top.values.gather(1, order_Bk).sort(dim=1, descending=True, stable=True).indices
-    indices_Bk = indices_Bk.gather(1, order_Bk)[:, :k]
-    if k < sim_BN.shape[1]:  # equals of the last may be missing
-        tied = (top.values[:, k - 1] == top.values[:, k]).nonzero()[:, 0]
-        for rows in tied.split(TIED_ROWS):
-            indices_Bk[rows] = sim_BN[rows].sort(dim=1, descending=True, stable=True).indices[:, :k]
-    return indices_Bk
-
-
-def _nmi(q_QD: Tensor, classes_Q: Tensor) -> float:
-    """Normalized mutual information of classes and clusters, with the arithmetic mean of both entropies."""
-    from sklearn.cluster import KMeans  # slow to import
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.metrics import normalized_mutual_info_score
-
-    truth = classes_Q.cpu().numpy()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # embeddings that collapsed have fewer clusters
-        clusters = KMeans(len(np.unique(truth)), n_init=1, random_state=0).fit_predict(q_QD.cpu().numpy())
-    return float(normalized_mutual_info_score(truth, clusters))
 
 
 def _unit_rows(values: Any, device: torch.device, name: str) -> Tensor:

@@ -4,7 +4,6 @@ kernels/__init__.py says what a backend is. Candidates apart from the anchors, o
 processes, only change which rows and columns a backend gets.
 """
 
-from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -13,12 +12,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.errors import UserError
-from contune.kernels import LossSettings, Pairs, chunked, fused
-
-
-def without_autocast(device_type: str) -> AbstractContextManager[Any]:
-    """torch's own context costs a small batch a tenth of its time even where there is no autocast to switch off."""
-    return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
+from contune.kernels import LossSettings, Pairs, chunked, fused, without_autocast
 
 
 class PairLoss(torch.autograd.Function):
@@ -83,8 +77,7 @@ class PairLoss(torch.autograd.Function):
             (grad_ND,) = ctx.saved_tensors
             return (grad_ND * grads[0]).to(ctx.dtype), *[None] * 8
         with without_autocast(grads[0].device.type):
-            grad_z_ND, grad_y_MD = PairLoss._gradients(ctx, grads[0])
-        return grad_z_ND, grad_y_MD, *[None] * 7
+            return (*PairLoss._gradients(ctx, grads[0]), *[None] * 7)
 
     @staticmethod
     def _gradients(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -158,9 +151,7 @@ def _plain_batch(
 ) -> tuple[LossSettings, ModuleType, Pairs, Tensor | None]:
     kind, precision, reduction, name = words.split()
     *tuned, epsilon = numbers
-    variant = "in" if kind == "in" else "out"
-    apart = epsilon if kind in ("dcl", "sincere") else None
-    settings = LossSettings._make([*tuned, variant, precision, normalize, reduction, kind == "auto", apart])
+    settings = LossSettings._make([*tuned, kind, epsilon, precision, normalize, reduction])
     on_gpu = z_ND.is_cuda and fused.unsupported(z_ND, labels_N, settings) is None
     backend = fused if name == "fused" or (name == "auto" and on_gpu) else chunked
     x_ND, norm_N = backend.prepare(z_ND, settings)

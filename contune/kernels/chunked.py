@@ -9,48 +9,17 @@ Shapes: R anchors, C candidates, B anchors of a block, K columns of its band, D 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
-from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.kernels import LossSettings, Pairs, exponent_is_safe, normalized
+from contune.kernels import APART, LossSettings, Pairs, exponent_is_safe, normalized
 
 BLOCK_ELEMENTS = 2**19
 """Entries of the similarity matrix in memory at a time on a CPU: 2 MiB in float32, which stays in cache."""
 DEVICE_BLOCK_ELEMENTS = 2**25
 """The same on other devices: enough to fill a GPU."""
-
-
-class _Block(NamedTuple):
-    """A few anchors with all candidates."""
-
-    rows: slice
-    logits_BC: Tensor
-    """Similarities over τ, -inf for an anchor with itself. Whoever takes the block may overwrite them."""
-    band: slice
-    """The columns that contain every positive of the block."""
-    weights_BK: Tensor
-    """Of the positives in the band, for the rows as anchors; bool with labels, else numbers."""
-    column_weights_BK: Tensor
-    """The same for the columns as anchors."""
-
-
-class _Side(NamedTuple):
-    """The anchors of one side of a block, as factors of their exponentials."""
-
-    mass: Tensor
-    """Factor of exp(logit - shift)."""
-    shift: Tensor | None
-    """Subtracted before the exponential; None where that is not needed."""
-    pull: Tensor
-    """The pull on a positive of weight 1."""
-    inner: Tensor
-    """Factor of another exponential of positives: exp(logit - inner_shift) in `in`, exp(-s - inner_shift) in `auto`."""
-    inner_shift: Tensor
-    """In `sincere`, log N."""
 
 
 def prepare(z_ND: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor | None]:
@@ -72,8 +41,8 @@ def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     # Results go to one tensor made beforehand: kept apart, they would pin the heap between large temporaries.
     stats_4R = pairs.x_RD.new_empty(4, len(pairs.x_RD))
 
-    def fill(block: _Block) -> None:
-        stats_4R[:, block.rows] = torch.stack(_block_statistics(block, settings, plain))
+    def fill(rows: slice, logits_BC: Tensor, band: slice, weights_BK: Tensor, _: Tensor) -> None:
+        stats_4R[:, rows] = torch.stack(_block_statistics(logits_BC, band, weights_BK, settings, plain))
 
     _for_each_block(fill, pairs, settings.temperature)
     return _in_callers_order(stats_4R, pairs.order_R, dim=1)
@@ -97,18 +66,19 @@ def gradient(
 ) -> Tensor:
     """From the losses of the rows as anchors and of the columns as anchors: (upstream gradient, statistics) each."""
     plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
-    row_side = (
-        None
-        if rows is None
-        else _Side(*_each(_side(*rows, divisor, pairs.order_R, plain), lambda part: part[..., None]))
-    )
-    column_side = None if columns is None else _side(*columns, divisor, pairs.order_C, plain)
+    row_5R1 = None if rows is None else _factors(*rows, divisor, pairs.order_R, plain)[..., None]
+    column_51C = None if columns is None else _factors(*columns, divisor, pairs.order_C, plain)[:, None]
     grad_RD = torch.empty_like(pairs.x_RD)
 
-    def fill(block: _Block) -> None:
-        block_side = None if row_side is None else _Side(*_each(row_side, itemgetter(block.rows)))
-        h_BC = _block_coefficients(block, settings, plain, block_side, column_side)
-        torch.mm(h_BC, pairs.y_CD, out=grad_RD[block.rows])
+    def fill(rows: slice, logits_BC: Tensor, band: slice, by_row_BK: Tensor, by_column_BK: Tensor) -> None:
+        sides = [] if row_5R1 is None else [(by_row_BK, [row_5R1[:, rows]])]
+        sides += [] if column_51C is None else [(by_column_BK, [column_51C])]
+        if len(sides) == 2 and plain and by_row_BK is by_column_BK:  # one exponential serves both
+            sides = [(by_row_BK, [*sides[0][1], *sides[1][1]])]
+        h_BC = _coefficients(logits_BC.clone() if len(sides) == 2 else logits_BC, band, *sides[0], settings, plain)
+        if len(sides) == 2:
+            h_BC += _coefficients(logits_BC, band, *sides[1], settings, plain)
+        torch.mm(h_BC, pairs.y_CD, out=grad_RD[rows])
 
     _for_each_block(fill, pairs, settings.temperature)
     grad_RD /= settings.temperature
@@ -119,11 +89,15 @@ def gradient(
     return _in_callers_order(grad_RD, pairs.order_R, dim=0).to(dtype)
 
 
-def _for_each_block(work: Callable[[_Block], None], pairs: Pairs, temperature: float) -> None:
-    """On a CPU every thread computes whole blocks.
+def _for_each_block(work: Callable[..., None], pairs: Pairs, temperature: float) -> None:
+    """Call `work` with the rows of a few anchors and with their logits, band, weights and weights by column.
 
-    If all threads shared every operation, they would wait for each other hundreds of times. While other processes keep
-    the cores busy, that takes several times as long.
+    Logits are similarities over τ, -inf for an anchor with itself; `work` may overwrite them. The band is the columns
+    that contain every positive of the block. Its weights are bool with labels, else numbers. By column they are those
+    for the columns as anchors.
+
+    On a CPU every thread computes whole blocks. If all threads shared every operation, they would wait for each other
+    hundreds of times. While other processes keep the cores busy, that takes several times as long.
     """
     num_rows, size = len(pairs.x_RD), _rows_per_block(pairs)
     bands = None if pairs.bands_K2 is None else pairs.bands_K2.tolist()  # one wait for the device, not one per block
@@ -136,7 +110,7 @@ def _for_each_block(work: Callable[[_Block], None], pairs: Pairs, temperature: f
         own_B1 = None if pairs.own_R is None else pairs.own_R[rows, None]
         if own_B1 is not None:
             logits_BC.scatter_(1, own_B1, -math.inf)
-        work(_Block(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1)))
+        work(rows, logits_BC, band, *_weights(pairs, rows, band, own_B1))
 
     starts = range(0, num_rows, size)
     num_threads = torch.get_num_threads()
@@ -158,39 +132,40 @@ def _rows_per_block(pairs: Pairs) -> int:
 
 def _weights(pairs: Pairs, rows: slice, band: slice, own_B1: Tensor | None) -> tuple[Tensor, Tensor]:
     if pairs.labels_R is not None and pairs.labels_C is not None:
-        if pairs.labels_R.dim() == 2:
-            overlap_BC = pairs.labels_R[rows] @ pairs.labels_C.T
-            overlap_BC = overlap_BC if own_B1 is None else overlap_BC.scatter_(1, own_B1, 0)
-            return overlap_BC, overlap_BC
-        positive_BK = pairs.labels_R[rows, None] == pairs.labels_C[None, band]
-        if own_B1 is not None:
-            positive_BK &= torch.arange(band.start, band.stop, device=own_B1.device) != own_B1
-        return positive_BK, positive_BK
+        if pairs.labels_R.dim() == 1:
+            positive_BK = pairs.labels_R[rows, None] == pairs.labels_C[None, band]
+            if own_B1 is not None:
+                positive_BK &= torch.arange(band.start, band.stop, device=own_B1.device) != own_B1
+            return positive_BK, positive_BK
+        overlap_BC = pairs.labels_R[rows] @ pairs.labels_C.T
+        overlap_BC = overlap_BC if own_B1 is None else overlap_BC.scatter_(1, own_B1, 0)
+        return overlap_BC, overlap_BC
     assert pairs.weights_RC is not None
-    by_row_BK = pairs.weights_RC[rows]
+    by_row_BC = pairs.weights_RC[rows]
     if own_B1 is None:
-        return by_row_BK, by_row_BK
+        return by_row_BC, by_row_BC
     # In the square case a column is an anchor too. Its positives are in the matrix's other half.
-    return by_row_BK.scatter(1, own_B1, 0), pairs.weights_RC[:, rows].T.scatter(1, own_B1, 0)
+    return by_row_BC.scatter(1, own_B1, 0), pairs.weights_RC[:, rows].T.scatter(1, own_B1, 0)
 
 
-def _block_statistics(block: _Block, settings: LossSettings, plain: bool) -> tuple[Tensor, ...]:
-    logits_BC, weights_BK = block.logits_BC, block.weights_BK
-    positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
+def _block_statistics(
+    logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, plain: bool
+) -> tuple[Tensor, ...]:
+    positive_BK = weights_BK > 0
     total_B = weights_BK.sum(dim=1, dtype=logits_BC.dtype)
-    band_BK = logits_BC[:, block.band].masked_fill(~positive_BK, 0.0)
+    band_BK = logits_BC[:, band].masked_fill(~positive_BK, 0.0)
     attraction_B = (band_BK * weights_BK).sum(dim=1) / total_B.clamp(min=torch.finfo(logits_BC.dtype).tiny)
 
-    if settings.epsilon is not None:
-        logits_BC[:, block.band].masked_fill_(positive_BK, -math.inf)
-    k2 = _factor_of_negatives(logits_BC, block.band, positive_BK, settings.k2, plain)
+    _add_log_k2(logits_BC, band, positive_BK, settings.k2)
+    if settings.kind in APART:
+        logits_BC[:, band].masked_fill_(positive_BK, -math.inf)
     top_B = logits_BC.new_zeros(len(logits_BC)) if plain else logits_BC.amax(dim=1).clamp(min=-1e30)
     exp_BC = logits_BC.exp_() if plain else logits_BC.sub_(top_B[:, None]).exp_()
-    exp_band_BK = exp_BC[:, block.band]
+    exp_band_BK = exp_BC[:, band]
     positives_B = (exp_band_BK * positive_BK).sum(dim=1)
     exp_band_BK.masked_fill_(positive_BK, 0.0)
     tuned_B = positives_B * (1 + settings.k1) if settings.kind == "auto" else positives_B
-    log_D_B = top_B + (tuned_B + k2 * exp_BC.sum(dim=1)).log()
+    log_D_B = top_B + (tuned_B + exp_BC.sum(dim=1)).log()
     log_S_B = torch.zeros_like(log_D_B)
     if settings.k1 > 0:
         pull_BK = (band_BK * -settings.temperature).masked_fill_(~positive_BK, -math.inf)
@@ -198,107 +173,76 @@ def _block_statistics(block: _Block, settings: LossSettings, plain: bool) -> tup
             log_S_B = log_D_B + pull_BK.logsumexp(dim=1) - (top_B + positives_B.log())
         else:
             log_D_B = torch.logaddexp(log_D_B, math.log(settings.k1) + pull_BK.logsumexp(dim=1))
-    if settings.epsilon is not None:  # without a negative, D is 0
+    if settings.kind in APART:  # without a negative, D is 0
         total_B = torch.where(log_D_B == -math.inf, 0.0, total_B)
+    loss_B = log_D_B - attraction_B
     if settings.kind == "sincere":
-        assert settings.epsilon is not None
         log_S_B = log_D_B
         margin_BK = log_S_B[:, None] + settings.epsilon - band_BK
         share_BK = weights_BK / total_B[:, None]
         loss_B = (share_BK * -F.logsigmoid(-margin_BK)).sum(dim=1) - settings.epsilon
         log_D_B = log_S_B - (share_BK * margin_BK.sigmoid()).sum(dim=1).log()
-        return torch.where(total_B > 0, loss_B, 0.0), log_D_B, total_B, log_S_B
-    if settings.variant == "in":
+    elif settings.kind == "in":
         log_S_B = (band_BK + weights_BK.log()).masked_fill_(~positive_BK, -math.inf).logsumexp(dim=1)
-        attraction_B = log_S_B - total_B.log()
-    return torch.where(total_B > 0, log_D_B - attraction_B, 0.0), log_D_B, total_B, log_S_B
+        loss_B = log_D_B - (log_S_B - total_B.log())
+    return torch.where(total_B > 0, loss_B, 0.0), log_D_B, total_B, log_S_B
 
 
-def _factor_of_negatives(logits_BC: Tensor, band: slice, positive_BK: Tensor, k2: float, plain: bool) -> float:
-    """k2, or 1 after adding log k2 to the negatives' logits.
+def _add_log_k2(logits_BC: Tensor, band: slice, positive_BK: Tensor, k2: float) -> None:
+    """To the negatives' logits: k2 itself may not fit float32, and a k2 of 0 times an infinity would be NaN."""
+    if k2 != 1:
+        positives_BK = logits_BC[:, band].clone()
+        logits_BC += math.log(k2) if k2 > 0 else -math.inf
+        logits_BC[:, band] = torch.where(positive_BK, positives_BK, logits_BC[:, band])
 
-    That is for numbers that are far apart, where k2 itself may not fit float32, and for k2 = 0, which times an
-    infinite exponential would be NaN.
+
+def _factors(upstream: Tensor, stats_4N: Tensor, divisor: Tensor, order_N: Tensor | None, plain: bool) -> Tensor:
+    """Anchors as factors of their exponentials, (5, N): mass, shift, pull, inner, inner shift.
+
+    mass · exp(logit - shift), and for `plain` mass · exp(logit); a positive of weight 1 is pulled by `pull`. Another
+    exponential of positives is inner · exp(logit - inner shift) in `in`, inner · exp(-s - inner shift) in `auto`. The
+    inner shift of `sincere` is log N.
     """
-    if k2 > 0 and (plain or k2 == 1):
-        return k2
-    log_k2 = math.log(k2) if k2 > 0 else -math.inf
-    logits_BC[:, : band.start] += log_k2
-    logits_BC[:, band.stop :] += log_k2
-    logits_BC[:, band] = torch.where(positive_BK, logits_BC[:, band], logits_BC[:, band] + log_k2)
-    return 1.0
-
-
-def _side(upstream: Tensor, stats: Tensor, divisor: Tensor, order: Tensor | None, plain: bool) -> _Side:
-    weight = (upstream / divisor).to(stats.dtype)
-    _, log_D, total, log_S = stats
-    if order is not None:
-        weight, log_D, total, log_S = (part[order] for part in (weight, log_D, total, log_S))
+    weight_N = (upstream / divisor).to(stats_4N.dtype)
+    if order_N is not None:
+        weight_N, stats_4N = weight_N[order_N], stats_4N[:, order_N]
+    _, log_D_N, total_N, log_S_N = stats_4N
     # An infinite logarithm makes every exponential of an unusable anchor an exact 0.
-    usable = total > 0
-    weight, total = torch.where(usable, weight, 0.0), torch.where(usable, total, 1.0)
-    log_D, log_S = torch.where(usable, log_D, math.inf), torch.where(usable, log_S, math.inf)
-    mass = weight * (-log_D).exp() if plain else weight
-    return _Side(mass, None if plain else log_D, weight / total, weight, log_S)
-
-
-def _each(side: _Side, change: Callable[[Tensor], Tensor]) -> list[Any]:
-    return [None if part is None else change(part) for part in side]
-
-
-def _block_coefficients(
-    block: _Block, settings: LossSettings, plain: bool, rows: _Side | None, columns: _Side | None
-) -> Tensor:
-    """τ times the gradient of all losses with respect to the similarities of a block."""
-    logits_BC, band = block.logits_BC, block.band
-    if rows is None or columns is None or (plain and block.weights_BK is block.column_weights_BK):
-        weights_BK = block.column_weights_BK if rows is None else block.weights_BK
-        sides = [side for side in (rows, columns) if side is not None]
-        return _coefficients(logits_BC, band, weights_BK, settings, sides)
-    by_rows_BC = _coefficients(logits_BC.clone(), band, block.weights_BK, settings, [rows])
-    return by_rows_BC.add_(_coefficients(logits_BC, band, block.column_weights_BK, settings, [columns]))
+    usable_N = total_N > 0
+    weight_N, total_N = torch.where(usable_N, weight_N, 0.0), torch.where(usable_N, total_N, 1.0)
+    log_D_N, log_S_N = torch.where(usable_N, log_D_N, math.inf), torch.where(usable_N, log_S_N, math.inf)
+    mass_N = weight_N * (-log_D_N).exp() if plain else weight_N
+    return torch.stack([mass_N, log_D_N, weight_N / total_N, weight_N, log_S_N])
 
 
 def _coefficients(
-    logits_BC: Tensor, band: slice, weights_BK: Tensor, settings: LossSettings, sides: list[_Side]
+    logits_BC: Tensor, band: slice, weights_BK: Tensor, sides: list[Tensor], settings: LossSettings, plain: bool
 ) -> Tensor:
-    """The part of the anchors of one side, or of both if they agree on who is positive and nothing is shifted."""
-    positive_BK = weights_BK if weights_BK.dtype == torch.bool else weights_BK > 0
-    band_BK = logits_BC[:, band].clone()
-    shift, mass = sides[0].shift, sides[0].mass if len(sides) == 1 else sides[0].mass + sides[1].mass
+    """τ times the gradient of the losses with respect to the similarities of a block.
 
-    def in_band(part: Tensor) -> Tensor:
-        """Its columns in the band, unless it has one column."""
-        return part[..., band] if part.shape[-1] == logits_BC.shape[1] else part
-
-    def over_sides(term_of: Callable[[_Side], Tensor]) -> Tensor:
-        first, *others = [term_of(_Side(*_each(side, in_band))) for side in sides]
-        return first + others[0] if others else first
-
-    k2 = _factor_of_negatives(logits_BC, band, positive_BK, settings.k2, plain=shift is None)
-    result_BC = logits_BC.exp_() if shift is None else logits_BC.sub_(shift).exp_()
-    result_BC.mul_(mass)
-    attracted_BK = result_BC[:, band].clone() if settings.epsilon is None else torch.zeros_like(band_BK)
-    if settings.kind == "auto":
-        minus_BK = band_BK * -settings.temperature
-        pulls_BK = over_sides(lambda side: (minus_BK - side.inner_shift).exp_().mul_(side.inner))
-        attracted_BK -= pulls_BK.mul_(settings.temperature * settings.k1)
-    elif settings.k1 > 0:
+    Of the anchors of one side, or of both if they agree on who is positive and nothing is shifted.
+    """
+    positive_BK, band_BK = weights_BK > 0, logits_BC[:, band].clone()
+    in_band = [side if side.shape[-1] == 1 else side[..., band] for side in sides]
+    _add_log_k2(logits_BC, band, positive_BK, settings.k2)
+    result_BC = logits_BC.exp_() if plain else logits_BC.sub_(sides[0][1]).exp_()
+    result_BC.mul_(sum(mass for mass, *_ in sides))
+    attracted_BK = torch.zeros_like(band_BK) if settings.kind in APART else result_BC[:, band].clone()
+    if settings.k1 > 0 and settings.kind != "auto":
         # The factor goes into the exponent: a huge one would meet an exponential that is 0.
         exponent_BK = (band_BK * -settings.temperature).add_(math.log(settings.k1))
-        if shift is not None:
-            exponent_BK -= in_band(shift)
-        attracted_BK -= exponent_BK.exp_().mul_(in_band(mass)).mul_(settings.temperature)
-    if settings.kind == "sincere":
-        near_BK = band_BK - (settings.epsilon or 0.0)
-        pull_BK = over_sides(lambda side: (side.inner_shift - near_BK).sigmoid_().mul_(side.pull))
-    elif settings.variant == "in":
-        pull_BK = over_sides(lambda side: (band_BK - side.inner_shift).exp_().mul_(side.inner))
-    else:
-        pull_BK = over_sides(lambda side: side.pull)
-    attracted_BK -= weights_BK * pull_BK
-    if k2 != 1:
-        result_BC.mul_(k2)
+        if not plain:
+            exponent_BK -= in_band[0][1]
+        attracted_BK -= exponent_BK.exp_().mul_(sum(mass for mass, *_ in in_band)).mul_(settings.temperature)
+    for _, _, pull, inner, inner_shift in in_band:
+        if settings.kind == "auto":
+            pulled_BK = (band_BK * -settings.temperature).sub_(inner_shift).exp_().mul_(inner)
+            attracted_BK -= pulled_BK.mul_(settings.temperature * settings.k1)
+        if settings.kind == "sincere":
+            pull = (inner_shift + settings.epsilon - band_BK).sigmoid_().mul_(pull)
+        elif settings.kind == "in":
+            pull = (band_BK - inner_shift).exp_().mul_(inner)
+        attracted_BK -= weights_BK * pull
     result_BC[:, band] = torch.where(positive_BK, attracted_BK, result_BC[:, band])
     return result_BC
 

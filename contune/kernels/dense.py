@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.kernels import LossSettings
+from contune.kernels import APART, LossSettings
 
 
 def loss_per_anchor(
@@ -32,39 +32,49 @@ def loss_per_anchor(
     the last two without a negative too.
     """
     kept_RC = torch.ones_like(weights_RC, dtype=torch.bool) if ignored_RC is None else ~ignored_RC
-    weights_RC = weights_RC * kept_RC
+    weights_RC, logits_RC = weights_RC * kept_RC, sim_RC / settings.temperature
+    log_D_R, attraction_R, usable_R, _ = parts_of_loss(sim_RC, logits_RC, weights_RC, kept_RC, settings)
+    loss_R = log_D_R - attraction_R
+    if settings.kind == "sincere":
+        # log(exp(l - ε) + N) - l = log(1 + exp(log N + ε - l)) - ε, without a difference of large numbers
+        each_RC = -F.logsigmoid(logits_RC - settings.epsilon - log_D_R[:, None])
+        total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
+        loss_R = (weights_RC * each_RC).sum(dim=1) / total_R - settings.epsilon
+    return torch.where(usable_R, loss_R, 0.0), usable_R
+
+
+def parts_of_loss(
+    sim_RC: Tensor, logits_RC: Tensor, weights_RC: Tensor, kept_RC: Tensor, settings: LossSettings
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Of each anchor log D, the mean of s / τ over positives (or its relative), whether it is usable, and log k1.
+
+    logits_RC is s / τ. It is an argument because the derivatives by s and s / τ are the terms of the paper's lemma 2.
+    """
     positive_RC = weights_RC > 0
     usable_R = positive_RC.any(dim=1)
-    if settings.epsilon is not None:
+    if settings.kind in APART:
         usable_R &= (kept_RC & ~positive_RC).any(dim=1)
     # Rows without a positive are computed on zeros, so that no infinity reaches their gradient.
     unusable_R1 = ~usable_R[:, None]
-    logits_RC = sim_RC / settings.temperature
-
     tuned_RC = torch.where(positive_RC, logits_RC, logits_RC + log_or_inf(settings.k2))
-    in_D_RC = kept_RC if settings.epsilon is None else kept_RC & ~positive_RC
+    in_D_RC = kept_RC & ~positive_RC if settings.kind in APART else kept_RC
     log_D_R = row_logsumexp(tuned_RC, in_D_RC, unusable_R1)
+    log_k1_R = torch.full_like(log_D_R, log_or_inf(settings.k1))
     if settings.kind == "auto":
-        log_P_R, log_A_R = (row_logsumexp(x, positive_RC, unusable_R1) for x in (logits_RC, -sim_RC))
-        log_k1_R = log_or_inf(settings.k1) + (log_P_R - log_A_R).detach()
+        log_A_R = row_logsumexp(-sim_RC, positive_RC, unusable_R1)
+        log_k1_R += (row_logsumexp(logits_RC, positive_RC, unusable_R1) - log_A_R).detach()
         log_D_R = torch.logaddexp(log_D_R, log_k1_R + log_A_R)
     elif settings.k1 > 0:
         log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_or_inf(settings.k1) - sim_RC, positive_RC, unusable_R1))
 
     total_R = weights_RC.sum(dim=1).masked_fill(~usable_R, 1.0)
-    if settings.kind == "sincere":
-        assert settings.epsilon is not None
-        # log(exp(l - ε) + N) - l = log(1 + exp(log N + ε - l)) - ε, without a difference of large numbers
-        each_RC = -F.logsigmoid(logits_RC - settings.epsilon - log_D_R[:, None])
-        loss_R = (weights_RC * each_RC).sum(dim=1) / total_R - settings.epsilon
-        return torch.where(usable_R, loss_R, 0.0), usable_R
-    if settings.variant == "out":
-        attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
-    else:
+    if settings.kind == "in":
         # log 1 where there is no weight: the derivative of log at 0 would be 0 times infinity.
         log_weights_RC = torch.where(positive_RC, weights_RC, 1.0).log()
         attraction_R = row_logsumexp(logits_RC + log_weights_RC, positive_RC, unusable_R1) - total_R.log()
-    return torch.where(usable_R, log_D_R - attraction_R, 0.0), usable_R
+    else:
+        attraction_R = (weights_RC * logits_RC).sum(dim=1) / total_R
+    return log_D_R, attraction_R, usable_R, log_k1_R
 
 
 def row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor | None = None) -> Tensor:

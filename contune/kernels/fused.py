@@ -93,10 +93,9 @@ def _half_labels(labels_NC: Tensor, largest: Tensor) -> Tensor:
 
 
 def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
-    grid, arguments, options = _launch(pairs, settings)
+    grid, (inputs, sizes), options = _launch(pairs, settings)
     num_rows, order_R = len(pairs.x_RD), pairs.order_R
     part_SKR = _floats(pairs, grid[1], 7 if settings.kind == "auto" else 6, num_rows)
-    inputs, sizes = arguments
     to_log2, (k1, _) = LOG2_E / settings.temperature, _first_number(settings)
     _kernels().statistics_kernel[grid](*inputs, part_SKR, *sizes, to_log2, k1, settings.k2, **options)
     stats_4R = _floats(pairs, 4, num_rows)
@@ -204,7 +203,7 @@ def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tupl
         "SORTED": pairs.order_R is not None,
         "HAS_SELF": pairs.self_start is not None,
         "SHIFTED": not exponent_is_safe(num_columns, settings),
-        "PULLS": settings.k1 > 0 and not settings.relative,
+        "PULLS": settings.k1 > 0 and settings.kind != "auto",
         "KIND": settings.kind,
         "PRECISION": "tf32x3" if settings.precision == "high" else "tf32",
         **tile,
@@ -221,9 +220,8 @@ def _classes(classes: int = 0, *, fit: bool = True) -> dict[str, int]:
 
 def _first_number(settings: LossSettings) -> tuple[float, float]:
     """What the kernels call k1, and `pull_factor`."""
-    if settings.epsilon is not None:
-        epsilon = settings.epsilon * LOG2_E if settings.kind == "sincere" else settings.k1
-        return epsilon, epsilon
+    if settings.kind == "sincere":
+        return settings.epsilon * LOG2_E, settings.epsilon * LOG2_E
     return settings.k1, settings.k1 * settings.temperature
 
 
@@ -293,8 +291,8 @@ def is_small(z_ND: Tensor, settings: LossSettings) -> bool:
 def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) -> tuple[Tensor, Tensor, Tensor]:
     """The sum or mean, for each anchor the number of its positives, and the gradient in float32."""
     num, dim = z_ND.shape
-    temperature, _, k2, _, precision = settings[:5]
-    (k1, pull_factor), kind, pulls = _first_number(settings), settings.kind, settings.k1 > 0 and not settings.relative
+    temperature, _, k2, kind, _, precision = settings[:6]
+    (k1, pull_factor), pulls = _first_number(settings), settings.k1 > 0 and kind != "auto"
     mean, scale = settings.reduction == "mean", HALF_SCALE if precision == "fast" else 1.0
     to_log2 = LOG2_E / temperature
     anchors_7N = torch.empty((7, num), device=z_ND.device)

@@ -4,8 +4,7 @@ With p = softmax(q·x / τ) of a query q over the places x_n of a queue,
 
     lse(q) = log Σ_n exp(q·x_n / τ)      mean(q) = Σ_n p_n x_n      ∂ lse / ∂q = mean(q) / τ
 
-so the forward pass also gives the gradient, and no (B, K) matrix is kept for the backward pass. Gradients that training
-does not need, of a queue or a mean, are torch's.
+so the forward pass also gives the gradient, and no (B, K) matrix is kept for the backward pass.
 Shapes: B queries, K places in the queue, D embedding size.
 """
 
@@ -14,29 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from contune.errors import UserError
-
-
-def log_sum_exp(q_BD: Tensor, x_KD: Tensor, temperature: float) -> Tensor:
-    """lse of each query."""
-    if x_KD.requires_grad:
-        return (q_BD / temperature @ x_KD.T).logsumexp(dim=1)
-    lse_B: Tensor = walk(q_BD, x_KD, temperature)[0]
-    return lse_B
-
-
-def mean_place(q_BD: Tensor, x_KD: Tensor, temperature: float) -> Tensor:
-    """The mean of the queue as each query weighs it."""
-    if q_BD.requires_grad or x_KD.requires_grad:
-        shares_BK = (q_BD / temperature @ x_KD.T).softmax(dim=1)
-        return torch.mm(shares_BK, x_KD)
-    mean_BD: Tensor = walk(q_BD, x_KD, temperature)[1]
-    return mean_BD
-
 
 @torch.library.custom_op("contune::walk_queue", mutates_args=())
 def walk(q_BD: Tensor, x_KD: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """lse and mean of each query; an operator, which `torch.compile` keeps whole."""
+    """lse and mean of each query; an operator, which `torch.compile` keeps whole. Only lse has a gradient, by q."""
     logits_BK = q_BD / temperature @ x_KD.T
     log_shares_BK = logits_BK.log_softmax(dim=1)
     # One column of each gives the logarithm of the sum.
@@ -54,9 +34,6 @@ def _save_mean(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor])
 
 
 def _backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-    """Of lse; nobody asks for that of the mean."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        raise UserError("a loss against a queue has no second derivative")
     (mean_BD,) = ctx.saved_tensors
     return (grads[0] / ctx.temperature).unsqueeze(1) * mean_BD, None, None
 

@@ -1,16 +1,17 @@
 """The tuned contrastive loss, its special cases SupCon and NT-Xent, and the related SINCERE, ε-SupInfoNCE and DCL."""
 
-import math
 from collections.abc import Callable
 from inspect import signature
 from typing import Any, Literal, TypedDict, Unpack
 
 from torch import Tensor, nn
 
+from contune.errors import check_known
 from contune.kernels import LossSettings
 from contune.losses import dispatch
 
 Number = float | Literal["auto"]
+VARIANTS = ("out", "in")
 
 
 class _Shared(TypedDict, total=False):
@@ -33,7 +34,7 @@ def tcl_settings(temperature: float, k1: Number, k2: Number, r: float) -> LossSe
     """TCL, with r in place of what is `auto`."""
     dispatch.check_number("r", r)
     first, second = r if k1 == "auto" else k1, 1 + r if k2 == "auto" else k2
-    return LossSettings(temperature, first, second, relative=k1 == "auto")
+    return LossSettings(temperature, first, second, "auto" if k1 == "auto" and r > 0 else "out")
 
 
 def tcl_loss(
@@ -110,6 +111,7 @@ def supcon_loss(
         variant: `out` has the mean over positives outside the logarithm (L_out, the paper's and the better one);
             `in` has it inside, which some libraries call SupCon.
     """
+    check_known("variant", variant, VARIANTS)
     return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, variant), **others)
 
 
@@ -155,9 +157,9 @@ def eps_supinfonce_loss(
             loss_i = - mean over positives p of log(exp(s_ip / τ) / (exp(s_ip / τ - ε) + Σ_n exp(s_in / τ)))
 
     Args:
-        epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is where it has no bound.
+        epsilon: ε, in units of s / τ. 0 is SINCERE, and `dcl_loss` is the limit of infinity.
     """
-    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, epsilon=epsilon), **others)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, "sincere", epsilon), **others)
 
 
 def dcl_loss(
@@ -168,7 +170,7 @@ def dcl_loss(
     for each anchor i that has a positive and a negative:
         loss_i = - mean over positives p of log(exp(s_ip / τ) / Σ_n exp(s_in / τ))
     """
-    return eps_supinfonce_loss(z, labels, temperature=temperature, epsilon=math.inf, **others)
+    return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, "dcl"), **others)
 
 
 class _LossModule(nn.Module):
@@ -188,7 +190,7 @@ class _LossModule(nn.Module):
             setattr(self, name, value)
         numbers = {"k1": 0.0, "k2": 1.0, "r": 0.0} | settings
         checked = tcl_settings(*(numbers[name] for name in ("temperature", "k1", "k2", "r")))
-        words = {name: settings[name] for name in ("variant", "precision", "reduction", "epsilon") if name in settings}
+        words = {name: settings[name] for name in ("precision", "reduction", "epsilon") if name in settings}
         dispatch.check_settings(checked._replace(**words), settings["backend"])
 
     @property
@@ -233,6 +235,7 @@ class SupConLoss(_LossModule):
     function = staticmethod(supcon_loss)
 
     def __init__(self, *, temperature: float = 0.1, variant: str = "out", **shared: Unpack[_Shared]) -> None:
+        check_known("variant", variant, VARIANTS)
         super().__init__(shared, temperature=temperature, variant=variant)
 
 

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from contune.distributed import world_size
-from contune.errors import UserError, check_known
-from contune.kernels import LossSettings, autograd, chunked, dense, fused, normalized
+from contune.errors import UserError, unknown
+from contune.kernels import APART, LossSettings, autograd, chunked, dense, fused, normalized, without_autocast
 
-BACKENDS = ("auto", "dense", "chunked", "fused")
-PRECISIONS = ("fast", "high")
-VARIANTS = ("out", "in")
-REDUCTIONS = ("mean", "sum", "none")
+CHOICES = {
+    "backend": ("auto", "dense", "chunked", "fused"),
+    "precision": ("fast", "high"),
+    "reduction": ("mean", "sum", "none"),
+}
 SMALL_MATRIX = 2**18
 """Entries of the similarity matrix, up to N = 512, for which writing it out is faster on a CPU."""
 POSITIVE = "a positive; give two or more views of each sample, or batches with several samples of a class"
@@ -56,40 +57,34 @@ def pair_loss(
     candidate_labels = None if candidate_labels is None else candidate_labels.to(z.device, label_type).contiguous()
 
     spread = distributed and world_size() > 1
-    learns_temperature = isinstance(settings.temperature, Tensor)
+    temperature: Any = settings.temperature
+    learnt = "the temperature" if isinstance(temperature, Tensor) else None
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
-    plain = labels is not None and candidates is None and not spread and not learns_temperature
+    plain = labels is not None and candidates is None and not spread and not learnt
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
         words = f"{settings.kind} {settings.precision} {settings.reduction} {backend}"
-        numbers = [*settings[:3], settings.epsilon or 0.0]
+        numbers = [*settings[:3], settings.epsilon]
         compiled_loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
         return compiled_loss
 
-    learns_positives = positives is not None and positives.requires_grad and torch.is_grad_enabled()
-    problem = None
-    if backend == "fused":
-        problem = fused.unsupported(z, labels, settings)
-    if backend in ("chunked", "fused") and (learns_temperature or learns_positives):
-        problem = f"has no gradient for {'the temperature' if learns_temperature else 'positives'}; 'dense' has one"
-    elif spread and (backend == "dense" or learns_temperature):
+    if positives is not None and positives.requires_grad and torch.is_grad_enabled():
+        learnt = "positives"
+    problem = fused.unsupported(z, labels, settings) if backend == "fused" else None
+    if backend in ("chunked", "fused") and learnt:
+        problem = f"has no gradient for {learnt}; 'dense' has one"
+    elif spread and (backend == "dense" or learnt):
         backend, problem = "dense", "works in one process only; a learnt temperature needs it"
     if problem is not None:
         raise UserError(f"backend={backend!r} {problem}. Use backend='auto'.")
     if backend == "auto" or not num_pairs:
-        if learns_temperature:
-            backend = "dense"
-        elif num_pairs and z.is_cuda and fused.unsupported(z, labels, settings) is None:
-            backend = "fused"
-        elif learns_positives:
-            backend = "dense"
-        else:
-            small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0)
-            backend = "dense" if small and not spread else "chunked"
+        small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0) and not spread
+        on_gpu = z.is_cuda and fused.unsupported(z, labels, settings) is None
+        backend = "dense" if learnt or small else "fused" if on_gpu else "chunked"
 
     weights = None if positives is None else positives.to(z.device, wide)
-    need = POSITIVE if settings.epsilon is None else POSITIVE_AND_NEGATIVE
-    with autograd.without_autocast(z.device.type):
+    need = POSITIVE_AND_NEGATIVE if settings.kind in APART else POSITIVE
+    with without_autocast(z.device.type):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
@@ -113,32 +108,27 @@ def pair_loss(
 
 def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
     """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
-    for name, value, choices in (
-        ("variant", settings.variant, VARIANTS),
-        ("reduction", settings.reduction, REDUCTIONS),
-        ("backend", backend, BACKENDS),
-        ("precision", settings.precision, PRECISIONS),
-    ):
-        check_known(name, value, choices)
+    words = {"backend": backend, "precision": settings.precision, "reduction": settings.reduction}
+    for name, value in words.items():
+        if value not in CHOICES[name]:
+            raise unknown(name, value, CHOICES[name])
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
-    k1, k2 = check_number("k1", settings.k1), check_number("k2", settings.k2)
-    if settings.epsilon is not None and settings.epsilon != math.inf:
-        settings = settings._replace(epsilon=check_number("epsilon", settings.epsilon))
-    if type(temperature) is type(settings.k1) is type(settings.k2) is float:
-        return settings
-    constants: dict[str, Any] = {"k1": settings.k1, "k2": settings.k2}
-    for name, constant in constants.items():
-        if isinstance(constant, Tensor) and constant.requires_grad:
-            raise UserError(f"{name} is not differentiable. Pass {name}.item().")
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
-    return settings._replace(temperature=temperature if learnt else number, k1=k1, k2=k2)
+    return settings._replace(
+        temperature=temperature if learnt else number,
+        k1=check_number("k1", settings.k1),
+        k2=check_number("k2", settings.k2),
+        epsilon=check_number("epsilon", settings.epsilon),
+    )
 
 
 def check_number(name: str, value: object, *, zero: bool = True) -> float:
     """A finite number of at least 0, or above 0 without `zero`; also from a tensor with one element."""
     if type(value) is float and 0 < value < math.inf:
         return value
+    if isinstance(value, Tensor) and value.requires_grad and name != "temperature":
+        raise UserError(f"{name} is not differentiable. Pass {name}.item().")
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     if not isinstance(number, Real) or not 0 <= float(number) < math.inf or (number == 0 and not zero):
         raise UserError(f"{name} must be a finite number {'of at least' if zero else 'above'} 0, got {value!r}")
@@ -150,84 +140,70 @@ def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, can
 
     Raises a UserError unless these are embeddings with either labels or positives, of shapes that fit.
     """
-    num_views, rows, tensors = [], [z, candidates], [labels, candidate_labels]
-    for x in (*rows, *tensors, positives):
-        if isinstance(x, Tensor) and (x.is_meta or x.is_nested or x.layout != torch.strided):
-            raise UserError("Pass dense tensors. Sparse and nested ones, and those on device meta, cannot be compared.")
-    for i in range(2):
-        has_views = isinstance(rows[i], Tensor) and rows[i].dim() == 3
-        num_views.append(rows[i].shape[1] if has_views else 1)
-        rows[i] = rows[i].flatten(0, 1) if has_views else rows[i]
-        if tensors[i] is not None and not isinstance(tensors[i], Tensor):
-            with suppress(TypeError, ValueError, RuntimeError):  # of words, which `_problem` finds
-                tensors[i] = torch.as_tensor(tensors[i], device=z.device if isinstance(z, Tensor) else None)
-        if has_views and isinstance(tensors[i], Tensor) and tensors[i].dim():
-            tensors[i] = tensors[i].repeat_interleave(num_views[i], dim=0)
-    if isinstance(positives, Tensor) and positives.dim() == 2 and max(num_views) > 1:
-        across = num_views[0] if candidates is None else num_views[1]
-        positives = positives.repeat_interleave(num_views[0], dim=0).repeat_interleave(across, dim=1)
-    pairs = [rows[0], tensors[0], positives, rows[1], tensors[1]]
-    if (problem := _problem(*pairs)) is not None:
-        raise UserError(problem)
-    return pairs
+    z, labels, num_views = _check_rows("embeddings", z, "labels", labels)
+    others, num_other_views = z, num_views
+    if candidates is not None:
+        others, candidate_labels, num_other_views = _check_rows(
+            "candidates", candidates, "candidate_labels", candidate_labels
+        )
+        if others.shape[1] != z.shape[1]:
+            raise UserError(f"candidates must have the embeddings' size {z.shape[1]}, got {others.shape[1]}")
+    if (labels is None) == (positives is None):
+        raise UserError("Pass either labels or positives, so that each anchor's positives are known.")
+    if (candidate_labels is None) != (candidates is None or labels is None):
+        raise UserError("Pass candidate_labels together with candidates and labels, and with no positives.")
+    if candidate_labels is not None and candidate_labels.shape[1:] != labels.shape[1:]:
+        found = f"{_described(labels)} and {_described(candidate_labels)}"
+        raise UserError(f"labels and candidate_labels must be alike, got {found}")
+    if positives is not None:
+        if isinstance(positives, Tensor) and positives.dim() == 2 and max(num_views, num_other_views) > 1:
+            positives = positives.repeat_interleave(num_views, dim=0).repeat_interleave(num_other_views, dim=1)
+        shape = (len(z), len(others))
+        if not isinstance(positives, Tensor) or positives.shape != shape:
+            raise UserError(f"positives must be a bool mask or weights of shape {shape}, got {_described(positives)}")
+        _check_weights("positives", positives)
+    return [z, labels, positives, None if candidates is None else others, candidate_labels]
+
+
+def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor, Tensor | None, int]:
+    """Rows, their labels, and the number of views of a sample."""
+    if not isinstance(z, Tensor) or z.dim() not in (2, 3) or not z.is_floating_point():
+        raise UserError(
+            f"{name} must be a floating point tensor of shape (N, d) or (B, views, d), got {_described(z)}. "
+            "Stack views with torch.cat([z1, z2])."
+        )
+    num_views = z.shape[1] if z.dim() == 3 else 1
+    if labels is not None:
+        if not isinstance(labels, Tensor):
+            with suppress(TypeError, ValueError, RuntimeError):  # of words
+                labels = torch.as_tensor(labels, device=z.device)
+        if not isinstance(labels, Tensor) or (labels.is_floating_point() and labels.dim() != 2):
+            raise UserError(
+                f"{label_name} must be integers, or a matrix with a column for each class, got {_described(labels)}. "
+                f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
+            )
+        if labels.shape[:1] != z.shape[:1]:
+            raise UserError(
+                f"{label_name} must have one entry for each of the {len(z)} embeddings, got {_described(labels)}. "
+                "With several views use labels.repeat(num_views)."
+            )
+        if labels.dim() == 2:
+            _check_weights(label_name, labels)
+        labels = labels.repeat_interleave(num_views, dim=0) if z.dim() == 3 else labels
+    return z.flatten(0, -2), labels, num_views
+
+
+def _check_weights(name: str, weights: Tensor) -> None:
+    """To look at them would make a GPU wait for the host, so only the CPU does."""
+    if weights.dtype.is_signed and weights.device.type == "cpu" and not torch.compiler.is_compiling():
+        bad = ~(weights >= 0) | weights.isinf()
+        if bad.any():
+            raise UserError(f"{name} must be finite and at least 0, got {weights[bad][0].item():g}")
 
 
 def overlap(labels_R: Tensor, labels_C: Tensor) -> Tensor:
     """Who is positive for whom, (R, C): equal labels, or for label matrices the products of their rows."""
     return labels_R @ labels_C.T if labels_R.dim() == 2 else labels_R[:, None] == labels_C[None, :]
-
-
-def _problem(z: Any, labels: Any, positives: Any, candidates: Any, candidate_labels: Any) -> str | None:
-    for name, rows in (("embeddings", z), ("candidates", candidates)):
-        if rows is None and name == "candidates":
-            continue
-        if not isinstance(rows, Tensor) or rows.dim() != 2 or not rows.is_floating_point():
-            return (
-                f"{name} must be a floating point tensor of shape (N, d) or (B, views, d), got {_described(rows)}. "
-                "Stack views with torch.cat([z1, z2])."
-            )
-        if rows.shape[1] != z.shape[1]:
-            return f"candidates must have the embeddings' size {z.shape[1]}, got {rows.shape[1]}"
-    if (labels is None) == (positives is None):
-        return "Pass either labels or positives, so that each anchor's positives are known."
-    if candidate_labels is not None and (candidates is None or positives is not None):
-        return "candidate_labels need candidates and labels, and no positives."
-    if labels is not None and candidates is not None and candidate_labels is None:
-        return "candidates need candidate_labels, or positives instead of labels."
-    others = z if candidates is None else candidates
-    for name, values, rows in (("labels", labels, z), ("candidate_labels", candidate_labels, others)):
-        if values is None:
-            continue
-        is_matrix = isinstance(values, Tensor) and values.dim() == 2
-        if not isinstance(values, Tensor) or values.is_complex() or (values.is_floating_point() and not is_matrix):
-            return (
-                f"{name} must be integers, or a matrix with a column for each class, got {_described(values)}. "
-                f"To number class names use numpy.unique({name}, return_inverse=True)[1]."
-            )
-        if values.shape[1:] != labels.shape[1:]:
-            return f"labels and candidate_labels must be alike, got {_described(labels)} and {_described(values)}"
-        if is_matrix and (negative := _negative(values)) is not None:
-            return f"{name} must be finite and at least 0, got {negative:g}"
-        if values.shape[:1] != (len(rows),):
-            return (
-                f"{name} must have one entry for each of the {len(rows)} embeddings, got {_described(values)}. "
-                "With several views use labels.repeat(num_views)."
-            )
-    if positives is not None:
-        shape = (len(z), len(others))
-        if not isinstance(positives, Tensor) or positives.shape != shape or positives.is_complex():
-            return f"positives must be a bool mask or real weights of shape {shape}, got {_described(positives)}"
-        if (negative := _negative(positives)) is not None:
-            return f"positives must be finite weights of at least 0, got {negative:g}"
-    return None
-
-
-def _negative(weights: Tensor) -> float | None:
-    """The first entry that is not a weight. To look would make a GPU wait for the host, so only the CPU does."""
-    if not weights.dtype.is_signed or weights.device.type != "cpu" or torch.compiler.is_compiling():
-        return None
-    bad = ~(weights >= 0) | weights.isinf()
-    return weights[bad][0].item() if bad.any() else None
 
 
 def _described(value: object) -> str:

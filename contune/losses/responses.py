@@ -14,8 +14,7 @@ from torch import Tensor
 
 from contune import distributed
 from contune.errors import UserError
-from contune.kernels import LossSettings, normalized
-from contune.kernels.dense import log_or_inf, row_logsumexp
+from contune.kernels import LossSettings, dense, normalized
 from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.dispatch import check_pairs, check_settings, overlap
 
@@ -55,38 +54,29 @@ class PairBlock(NamedTuple):
     sim_RC: Tensor
     weights_RC: Tensor
     """Above 0 for positives, 0 elsewhere."""
+    kept_RC: Tensor
     positive_RC: Tensor
     negative_RC: Tensor
 
     def log_k1(self, settings: LossSettings) -> Tensor:
-        """(R,) logarithms of each anchor's k1, -inf for `auto` where it has no positive."""
-        log_k1_R = self.sim_RC.new_full((len(self.sim_RC),), log_or_inf(settings.k1))
-        if not settings.relative:
-            return log_k1_R
+        """(R,) logarithms of each anchor's k1."""
         logits_RC = self.sim_RC / settings.temperature
-        log_P_R, log_A_R = (row_logsumexp(x, self.positive_RC) for x in (logits_RC, -self.sim_RC))
-        return (log_k1_R + log_P_R - log_A_R).nan_to_num(-math.inf)
+        return dense.parts_of_loss(self.sim_RC, logits_RC, self.weights_RC, self.kept_RC, settings)[3]
 
     def coefficients(self, settings: LossSettings) -> Coefficients:
-        """Computed from logarithms, so that no τ, k1 or k2 overflows."""
+        """Derivatives of the oracle: of log D by s / τ are P and N, by s is Y, and of the mean by s / τ is X."""
         settings = check_settings(settings)
-        logits_RC, positive_RC, negative_RC = self.sim_RC / settings.temperature, self.positive_RC, self.negative_RC
-        log_k1_R1, log_k2 = self.log_k1(settings)[:, None], log_or_inf(settings.k2)
-        log_pos_R, log_neg_R = (row_logsumexp(logits_RC, kept_RC) for kept_RC in (positive_RC, negative_RC))
-        log_D_R = torch.logaddexp(log_pos_R, log_neg_R + log_k2)
-        log_D_R = torch.logaddexp(log_D_R, row_logsumexp(log_k1_R1 - self.sim_RC, positive_RC))
-        log_D_R1 = log_D_R.masked_fill(log_pos_R == -math.inf, 0.0)[:, None]
-        weights_RC = self.weights_RC
-        if settings.variant == "in":
-            highest_R1 = logits_RC.where(positive_RC, -torch.inf).amax(dim=1, keepdim=True)
-            weights_RC = weights_RC * (logits_RC - highest_R1).exp().where(positive_RC, 0.0)
-        # Clamping to the smallest positive number keeps rows without a positive at 0.
-        total_R1 = weights_RC.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights_RC.dtype).tiny)
+        with torch.enable_grad():
+            sim_RC = self.sim_RC.detach().requires_grad_()
+            logits_RC = (self.sim_RC / settings.temperature).detach().requires_grad_()
+            log_D_R, mean_R, *_ = dense.parts_of_loss(sim_RC, logits_RC, self.weights_RC, self.kept_RC, settings)
+            share_RC, pull_RC = torch.autograd.grad(log_D_R.sum(), (logits_RC, sim_RC), materialize_grads=True)
+            (X_RC,) = torch.autograd.grad(mean_R.sum(), logits_RC)
         return Coefficients(
-            X_RC=weights_RC / total_R1,
-            P_RC=(logits_RC - log_D_R1).exp().where(positive_RC, 0.0),
-            Y_RC=(log_k1_R1 - self.sim_RC - log_D_R1).exp().where(positive_RC, 0.0) * settings.temperature,
-            N_RC=(logits_RC + log_k2 - log_D_R1).exp().where(negative_RC, 0.0),
+            X_RC=X_RC,
+            P_RC=share_RC.where(self.positive_RC, 0.0),
+            Y_RC=-settings.temperature * pull_RC,
+            N_RC=share_RC.where(self.negative_RC, 0.0),
         )
 
     def kinds(self, hard: float | None = None) -> dict[str, Tensor]:
@@ -110,7 +100,7 @@ def pair_block(x_RD: Tensor, y_CD: Tensor, weights_RC: Tensor, own_R: Tensor) ->
     weights_RC = weights_RC.to(sim_RC.dtype) * other_RC
     positive_RC = weights_RC > 0
     negative_RC = ~positive_RC & other_RC & positive_RC.any(dim=1, keepdim=True)
-    return PairBlock(sim_RC, weights_RC, positive_RC, negative_RC)
+    return PairBlock(sim_RC, weights_RC, positive_RC | negative_RC, positive_RC, negative_RC)
 
 
 def batch_block(
@@ -164,7 +154,8 @@ def coefficients(
     `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
     """
     block = batch_block(z, labels, positives=positives, normalize=normalize, every=1)
-    return block.coefficients(tcl_settings(temperature, k1, k2, r)._replace(variant=variant))
+    settings = tcl_settings(temperature, k1, k2, r)
+    return block.coefficients(settings if variant == "out" else settings._replace(kind=variant))
 
 
 @torch.no_grad()
@@ -224,9 +215,10 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
     block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows])
     totals = response_sums(block, block.kinds(), knobs, supcon=supcon)
-    names = [name for name in totals if not name.endswith("pushed_away_share")]
-    over_ranks_K2 = distributed.total(torch.stack([totals[name] for name in names]))
-    return means(dict(zip(names, over_ranks_K2, strict=True)))
+    for prefix in ("", SUPCON):
+        totals.pop(f"{prefix}pushed_away_share", None)
+    over_ranks_K2 = distributed.total(torch.stack(list(totals.values())))
+    return means(dict(zip(totals, over_ranks_K2, strict=True)))
 
 
 def anchor_step(num_anchors: int, num_candidates: int) -> int:
@@ -262,21 +254,8 @@ def response_sums(
                 add(f"{prefix}{kind}_gradient", signed_RC.abs() if "positive" in kind else terms.N_RC, pairs_RC)
             add(f"{prefix}pushed_away_share", signed_RC > 0, kinds["positive"])
     if plain is not None:
-        holds_RC = theorem_1_holds(block, settings, tuned, plain)
+        holds_RC = tuned.positive_RC.abs() > plain.positive_RC.abs()  # equation 16
         for prefix in ("", "hard_"):
             if f"{prefix}positive" in kinds:
                 add(f"{prefix}theorem1_share", holds_RC, kinds[f"{prefix}positive"])
     return totals
-
-
-def theorem_1_holds(block: PairBlock, settings: LossSettings, tuned: Coefficients, plain: Coefficients) -> Tensor:
-    """For which positives |X - P^t + Y^t| > |X - P^s| (equation 16), t for TCL and s for SupCon.
-
-    |a| > |b| exactly where a - b and a + b have the same sign. For a small k1, rounding would lose the difference
-    a - b = (P^s - P^t) + Y^t. So it is computed from what k1 and k2 add to D.
-    """
-    pull_share_R1 = tuned.Y_RC.sum(dim=1, keepdim=True) / settings.temperature
-    negative_share_R1 = plain.N_RC.sum(dim=1, keepdim=True)
-    gain_RC = plain.P_RC * pull_share_R1 + (settings.k2 - 1) * tuned.P_RC * negative_share_R1 + tuned.Y_RC
-    both_RC = 2 * tuned.X_RC - plain.P_RC - tuned.P_RC + tuned.Y_RC
-    return block.positive_RC & (gain_RC.sign() * both_RC.sign() > 0)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queue import log_sum_exp
+from contune.kernels.queue import walk
 from contune.methods.base import MomentumMethod, Output, ordered_pairs, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
@@ -84,5 +84,5 @@ def infonce_loss(queries_BD: Tensor, keys_BD: Tensor, queue_KD: Tensor, *, tempe
     with torch.autocast(queries_BD.device.type, enabled=False):
         q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
         positive_B = (q_BD * k_BD).sum(dim=1) / temperature
-        negatives_B = log_sum_exp(q_BD, queue_KD.to(q_BD.dtype), temperature)
+        negatives_B, _ = walk(q_BD, queue_KD.to(q_BD.dtype), temperature)
         return F.softplus(negatives_B - positive_B).mean()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queue import log_sum_exp, mean_place
+from contune.kernels.queue import walk
 from contune.methods.base import MomentumMethod, Output, check_views, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
@@ -77,6 +77,7 @@ def relation_loss(
         q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
         queue_KD = queue_KD.to(q_BD.dtype)
         # Σ_n p_n (q·queue_n) is the product of q with the mean of the queue under p.
-        target_BD = mean_place(k_BD, queue_KD, key_temperature)
+        _, target_BD = walk(k_BD, queue_KD, key_temperature)
         attraction_B = (q_BD * target_BD).sum(dim=1) / temperature
-        return (log_sum_exp(q_BD, queue_KD, temperature) - attraction_B).mean()
+        loss_B: Tensor = walk(q_BD, queue_KD, temperature)[0] - attraction_B
+        return loss_B.mean()

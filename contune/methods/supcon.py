@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from contune import losses
 from contune.kernels import LossSettings
-from contune.losses.dispatch import VARIANTS
+from contune.losses.contrastive import VARIANTS
 from contune.methods.pairwise import PairwiseMethod, SoftmaxMethod
 from contune.settings import one_of, ranged
 

@@ -1,6 +1,5 @@
 """Problems for the loss engine, every backend's answer to them, and its distance from float64 on the whole matrix."""
 
-import math
 import random
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,10 +29,10 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 LossOf = Callable[..., Tensor]
 LOSSES: dict[str, dict[str, Any]] = {
     "tcl": {},
-    "auto": {"variant": "out", "relative": True},
-    "sincere": {"variant": "out", "k1": 0.0, "epsilon": 0.0},
-    "epsilon": {"variant": "out", "k1": 0.0, "epsilon": 2.0},
-    "dcl": {"variant": "out", "k1": 0.0, "epsilon": math.inf},
+    "auto": {"kind": "auto"},
+    "sincere": {"kind": "sincere", "k1": 0.0},
+    "epsilon": {"kind": "sincere", "k1": 0.0, "epsilon": 2.0},
+    "dcl": {"kind": "dcl", "k1": 0.0},
 }
 """Changes of a case's settings; `auto` takes its k1 for r."""
 

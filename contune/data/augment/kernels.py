@@ -22,6 +22,7 @@ from contune.data.augment.autoaugment import AutoAugment, CropFlip, Op
 from contune.data.augment.ops import Params, Policy, constant
 from contune.data.augment.simaugment import SimAugment
 from contune.device import interprets_triton
+from contune.kernels.fused import padded
 
 LUMA_R, LUMA_G, LUMA_B = (tl.constexpr(weight) for weight in ops.LUMA)
 
@@ -32,13 +33,10 @@ LUMA_R, LUMA_G, LUMA_B = (tl.constexpr(weight) for weight in ops.LUMA)
 # may differ in its last bit, which moves a pixel only where its coordinate is a tie except for that bit. No angle of
 # the policy has such ties on images of up to 64 pixels.
 
-SHEAR_X, SHEAR_Y = tl.constexpr(Op.SHEAR_X.value), tl.constexpr(Op.SHEAR_Y.value)
-TRANSLATE_X, TRANSLATE_Y = tl.constexpr(Op.TRANSLATE_X.value), tl.constexpr(Op.TRANSLATE_Y.value)
-ROTATE, BRIGHTNESS = tl.constexpr(Op.ROTATE.value), tl.constexpr(Op.BRIGHTNESS.value)
-CONTRAST, COLOR = tl.constexpr(Op.CONTRAST.value), tl.constexpr(Op.COLOR.value)
-SHARPNESS, POSTERIZE = tl.constexpr(Op.SHARPNESS.value), tl.constexpr(Op.POSTERIZE.value)
-SOLARIZE, INVERT = tl.constexpr(Op.SOLARIZE.value), tl.constexpr(Op.INVERT.value)
-AUTOCONTRAST, EQUALIZE = tl.constexpr(Op.AUTOCONTRAST.value), tl.constexpr(Op.EQUALIZE.value)
+(
+    IDENTITY, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y, ROTATE, BRIGHTNESS, CONTRAST, COLOR, SHARPNESS, POSTERIZE,
+    SOLARIZE, INVERT, AUTOCONTRAST, EQUALIZE,
+) = (tl.constexpr(op.value) for op in Op)  # fmt: skip
 RADIANS = tl.constexpr(0.017453292519943295)
 
 
@@ -455,16 +453,11 @@ def fused_views(
                 drawn["crop_area"], drawn["crop_aspect"], drawn["crop_position"], drawn["flip"],
                 drawn["jitter_factors"], drawn["jitter_turn"], drawn["jitter_order"],
                 drawn["gray"], drawn["blur_sigma"], drawn["solarize"], mean_std, out_NCSS, B,
-                C=C, H=H, W=W, S=S, PH=_padded(H), PW=_padded(W), PS=_padded(S),
-                CENTER_H=center_height, CENTER_W=center_width, ATTEMPTS=attempts, PA=_padded(attempts),
+                C=C, H=H, W=W, S=S, PH=padded(H), PW=padded(W), PS=padded(S),
+                CENTER_H=center_height, CENTER_W=center_width, ATTEMPTS=attempts, PA=padded(attempts),
                 CUBIC=policy.interpolation == "bicubic", JITTERS=policy.jitter_probability > 0, GRAYS=policy.gray > 0,
-                SOLARIZES=policy.solarize > 0, BLURS=policy.blur > 0, RADIUS=radius, PT=_padded(radius + 1),
+                SOLARIZES=policy.solarize > 0, BLURS=policy.blur > 0, RADIUS=radius, PT=padded(radius + 1),
                 # Four warps spill registers at the larger sizes; eight have too little to do at the smaller ones.
                 num_warps=4 if S <= 32 and max(H, W) <= 64 else 8, enable_fp_fusion=True,
             )  # fmt: skip
     return out_NCSS
-
-
-def _padded(length: int) -> int:
-    """A power of two of at least 16, which matrix products need."""
-    return max(16, 1 << (length - 1).bit_length())

@@ -8,7 +8,6 @@ B: samples, C: channels, H, W: height, width, S: steps.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -73,8 +72,6 @@ class Policy:
     A policy is a frozen dataclass whose other fields are its options.
     """
 
-    begins_with_crop: ClassVar[bool] = False
-    """Whether the workers that decode images may crop them."""
     image_size: int = field(metadata={"low": 1})
     """The side of a view, in pixels."""
     channels: int = field(metadata={"low": 1})
@@ -141,10 +138,6 @@ def sample_affine(images_BCHW: Tensor, inverse_B23: Tensor, mode: str) -> Tensor
     return F.grid_sample(images_BCHW, grid_BHW2, mode=mode, padding_mode="zeros", align_corners=False)
 
 
-def black(images_BCHW: Tensor) -> Tensor:
-    return constant((0.0,), images_BCHW.device).view(1, 1, 1, 1)
-
-
 def gray(images_BCHW: Tensor) -> Tensor:
     """The luma (B, 1, H, W); a one-channel image is its own, and channels that are no colors have their mean."""
     if images_BCHW.shape[1] != 3:
@@ -154,9 +147,6 @@ def gray(images_BCHW: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------- a different operation in every sample
-
-KEEP = 0
-"""The kind of the samples that a step leaves unchanged."""
 
 
 def host_can_read(images: Tensor) -> bool:
@@ -169,29 +159,10 @@ def host_can_read(images: Tensor) -> bool:
     return images.device.type == "cpu"
 
 
-def each_kind(images_BCHW: Tensor, kind_BS: Tensor, operate: Callable[[int, int, Tensor, Tensor], Tensor]) -> Tensor:
-    """In each step, `operate(step, kind, images, indices)` once for each kind that occurs, on all its samples.
-
-    The images are sorted by kind, so that a kind is a slice, and restored to their order at the end.
-    """
-    index_B = torch.arange(len(kind_BS))
-    for step, kind_B in enumerate(kind_BS.unbind(1)):
-        kind_B = kind_B.index_select(0, index_B)
-        order_B = kind_B.argsort()
-        images_BCHW, index_B = images_BCHW.index_select(0, order_B), index_B.index_select(0, order_B)
-        sizes = kind_B.bincount().tolist()
-        for kind, (some, indices) in enumerate(zip(images_BCHW.split(sizes), index_B.split(sizes), strict=True)):
-            if kind != KEEP and len(some):
-                some.copy_(operate(step, kind, some, indices))
-    return images_BCHW.index_select(0, index_B.argsort())
-
-
 def where_chosen(images_BCHW: Tensor, chosen_B: Tensor, change: Callable[..., Tensor], *amounts_B: Tensor) -> Tensor:
     """`change(images, *amounts)` of the chosen samples; the others stay unchanged."""
     if not host_can_read(images_BCHW):
         return torch.where(chosen_B[:, None, None, None], change(images_BCHW, *amounts_B), images_BCHW)
-
-    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
-        return change(some_BCHW, *(amount_B.index_select(0, indices_B) for amount_B in amounts_B))
-
-    return each_kind(images_BCHW, chosen_B.long()[:, None], operate)
+    rows = chosen_B.nonzero()[:, 0]
+    some_BCHW = change(images_BCHW.index_select(0, rows), *(amount_B.index_select(0, rows) for amount_B in amounts_B))
+    return images_BCHW.index_copy(0, rows, some_BCHW)

@@ -94,8 +94,14 @@ class OwnTransform(Policy):
         with torch.random.fork_rng(devices=[]):
             for image_CHW, seed in zip(images_BCHW.cpu(), params["seed"].tolist(), strict=True):
                 torch.default_generator.manual_seed(seed)
-                views.append(self._view(self.function(image_CHW)))
-        views_BCHW = torch.stack(views)
+                view = self.function(image_CHW)
+                if not isinstance(view, Tensor) or view.dim() != 3 or view.shape[0] != self.channels:
+                    got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
+                    raise UserError(f"the transform must return a tensor ({self.channels}, H, W) and returned {got}")
+                view_1CHW = view[None].float() if view.is_floating_point() else view[None].float().div_(TOP_LEVEL)
+                size = (self.image_size, self.image_size)
+                views.append(F.interpolate(view_1CHW, size=size, mode="bilinear", antialias=True))
+        views_BCHW = torch.cat(views)
         low, high = views_BCHW.aminmax()
         if low < -ROUNDING or high > 1 + ROUNDING:
             raise UserError(
@@ -103,16 +109,6 @@ class OwnTransform(Policy):
                 "the normalization to contune"
             )
         return views_BCHW.clamp_(0, 1).to(images_BCHW.device)
-
-    def _view(self, view: Any) -> Tensor:
-        if not isinstance(view, Tensor) or view.dim() != 3 or view.shape[0] != self.channels:
-            got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
-            raise UserError(f"the transform must return a tensor ({self.channels}, H, W) and returned {got}")
-        view_CHW = view.float() if view.is_floating_point() else view.float().div_(TOP_LEVEL)
-        size = (self.image_size, self.image_size)
-        if view_CHW.shape[1:] == size:
-            return view_CHW
-        return F.interpolate(view_CHW[None], size=size, mode="bilinear", antialias=True)[0]
 
 
 OWN_TRANSFORM = "transform:"
@@ -230,21 +226,19 @@ class Augmenter:
         on_gpu, are_crops = images_BCHW.is_cuda, images_BCHW.dim() == 5
         # On a CPU Triton's interpreter runs only on request: it takes milliseconds per image.
         may_fuse = HAS_TRITON and not are_crops and (self.backend == "fused" or (self.backend == "auto" and on_gpu))
+        if may_fuse:
+            from contune.data.augment import kernels  # needs triton, which a CPU build of torch lacks
         results: dict[int, Tensor] = {}
         for (policy, views), drawn in zip(self.views_of.items(), params, strict=True):
-            if may_fuse:
-                from contune.data.augment import kernels  # needs triton, which a CPU build of torch lacks
-
-                if kernels.fits(policy, images_BCHW):
-                    fused = kernels.fused_views(policy, images_BCHW, drawn, self.mean, self.std, dtype)
-                    results |= dict(zip(views, fused.chunk(len(views)), strict=True))
-                    continue
-            if are_crops:
-                augmented = policy.apply_cropped(torch.cat([images_BCHW[view] for view in views]), drawn)
+            if may_fuse and kernels.fits(policy, images_BCHW):
+                together = kernels.fused_views(policy, images_BCHW, drawn, self.mean, self.std, dtype)
             else:
-                augmented = policy.apply(images_BCHW.repeat(len(views), 1, 1, 1), drawn)
-            layout = torch.channels_last if on_gpu else torch.contiguous_format
-            together = normalize(augmented, self.mean, self.std).to(dtype, memory_format=layout)
+                if are_crops:
+                    augmented = policy.apply_cropped(torch.cat([images_BCHW[view] for view in views]), drawn)
+                else:
+                    augmented = policy.apply(images_BCHW.repeat(len(views), 1, 1, 1), drawn)
+                layout = torch.channels_last if on_gpu else torch.contiguous_format
+                together = normalize(augmented, self.mean, self.std).to(dtype, memory_format=layout)
             results |= dict(zip(views, together.chunk(len(views)), strict=True))
         return [results[view] for view in range(len(self.policies))]
 
@@ -255,7 +249,7 @@ class Augmenter:
 
         None if decoders have nothing to crop: then every view sees the same resized image.
         """
-        if not any(policy.begins_with_crop for policy in self.policies):
+        if SimAugment not in map(type, self.policies):
             return None
         return (self.crops(self.draw(num_samples, generator, rows)) for generator in generators)
 

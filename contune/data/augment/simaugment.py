@@ -10,9 +10,9 @@ crop, S: steps of the jitter, N: side of a square image, T: taps of the blur fro
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -112,15 +112,6 @@ def resized_crop(
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 NUM_JITTERS = 4
-_UNCHANGED = (1.0, 1.0, 1.0, 0.0)
-"""Strengths that change nothing: three factors and a turn."""
-
-
-def mean_gray(images_BCHW: Tensor) -> Tensor:
-    return ops.gray(images_BCHW).mean((2, 3), keepdim=True)
-
-
-BLENDED_WITH: dict[int, Callable[[Tensor], Tensor]] = {BRIGHTNESS: ops.black, CONTRAST: mean_gray, SATURATION: ops.gray}
 
 
 def blend(images_BCHW: Tensor, other: Tensor, factor_B: Tensor) -> Tensor:
@@ -154,52 +145,28 @@ def shift_hue(images_B3HW: Tensor, turn_B: Tensor) -> Tensor:
 
 
 def jitter(images_BCHW: Tensor, factors_B3: Tensor, turn_B: Tensor, order_B4: Tensor) -> Tensor:
-    """Brightness, contrast, saturation (factors; 1 keeps) and hue (a turn; 0 keeps) in each sample's order."""
-    strength_BS = torch.cat([factors_B3, turn_B[:, None]], dim=1).gather(1, order_B4)
-    take_steps = jitter_one_by_one if ops.host_can_read(images_BCHW) else jitter_all_at_once
-    return take_steps(images_BCHW, strength_BS, order_B4)
+    """Brightness, contrast, saturation (factors; 1 keeps) and hue (a turn; 0 keeps) in each sample's order.
 
-
-def jitter_one_by_one(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tensor) -> Tensor:
-    """Each operation on its own samples; steps that change nothing are skipped."""
-    keeps_BS = strength_BS == ops.constant(_UNCHANGED, strength_BS.device)[order_BS]
-    if images_BCHW.shape[1] != 3:
-        keeps_BS |= order_BS == HUE
-
-    def operate(step: int, kind: int, some_BCHW: Tensor, indices_B: Tensor) -> Tensor:
-        strength_B = strength_BS[:, step].index_select(0, indices_B)
-        operation = kind - 1
-        if operation == HUE:
-            return shift_hue(some_BCHW, strength_B)
-        return blend(some_BCHW, BLENDED_WITH[operation](some_BCHW), strength_B)
-
-    return ops.each_kind(images_BCHW, (order_BS + 1).masked_fill_(keeps_BS, ops.KEEP), operate)
-
-
-def jitter_all_at_once(images_BCHW: Tensor, strength_BS: Tensor, order_BS: Tensor) -> Tensor:
-    """A step that is a different blend in every sample is one computation.
-
-    Hue is not a blend and is computed once. What a sample has before its hue step is blended before it, the rest after
-    it. A step on the other side is a blend with a factor of 1.
+    A step that is a different blend in every sample is one computation. Hue is not a blend and is computed once. What a
+    sample has before its hue step is blended before it, the rest after it. A step on the other side is a blend with a
+    factor of 1.
     """
-    is_hue_BS = order_BS == HUE
-    factor_BS = strength_BS.masked_fill(is_hue_BS, 1.0)
+    is_hue_BS = order_B4 == HUE
+    factor_BS = torch.cat([factors_B3, torch.ones_like(factors_B3[:, :1])], dim=1).gather(1, order_B4)
     if images_BCHW.shape[1] != 3:
-        return _blend_steps(images_BCHW, factor_BS, order_BS, range(NUM_JITTERS))
+        return _blend_steps(images_BCHW, factor_BS, order_B4, range(NUM_JITTERS))
     before_BS = is_hue_BS.cumsum(1) == 0
     early_BS, late_BS = factor_BS.masked_fill(~before_BS, 1.0), factor_BS.masked_fill(before_BS, 1.0)
-    images_BCHW = _blend_steps(images_BCHW, early_BS, order_BS, range(NUM_JITTERS - 1))
-    images_BCHW = shift_hue(images_BCHW, (strength_BS * is_hue_BS).sum(1))
-    return _blend_steps(images_BCHW, late_BS, order_BS, range(1, NUM_JITTERS))
+    images_BCHW = _blend_steps(images_BCHW, early_BS, order_B4, range(NUM_JITTERS - 1))
+    images_BCHW = shift_hue(images_BCHW, turn_B)
+    return _blend_steps(images_BCHW, late_BS, order_B4, range(1, NUM_JITTERS))
 
 
 def _blend_steps(images_BCHW: Tensor, factor_BS: Tensor, order_BS: Tensor, steps: range) -> Tensor:
     for step in steps:
-        operation = order_BS[:, step, None, None, None]
-        other = ops.black(images_BCHW)
-        for code, other_of in BLENDED_WITH.items():
-            other = torch.where(operation == code, other_of(images_BCHW), other)
-        images_BCHW = blend(images_BCHW, other, factor_BS[:, step])
+        operation, gray = order_BS[:, step, None, None, None], ops.gray(images_BCHW)
+        other = torch.where(operation == CONTRAST, gray.mean((2, 3), keepdim=True), 0.0)
+        images_BCHW = blend(images_BCHW, torch.where(operation == SATURATION, gray, other), factor_BS[:, step])
     return images_BCHW
 
 
@@ -254,8 +221,6 @@ def gaussian_blur(images_BCNN: Tensor, sigma_B: Tensor, radius: int) -> Tensor:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimAugment(Policy):
     """The steps in the module's docstring, each with its own probability and strength."""
-
-    begins_with_crop = True
 
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Smallest and largest share of the image's area in a crop."""
@@ -326,7 +291,9 @@ class SimAugment(Policy):
         """All but the crop and the flip, from levels 0…255 to [0, 1]."""
         views = views.div_(TOP_LEVEL).clamp_(0, 1)  # bicubic overshoots at edges
         if self.jitter_probability > 0:
-            views = jitter(views, params["jitter_factors"], params["jitter_turn"], params["jitter_order"])
+            jittered_B = (params["jitter_turn"] != 0) | (params["jitter_factors"] != 1).any(1)
+            drawn = params["jitter_factors"], params["jitter_turn"], params["jitter_order"]
+            views = ops.where_chosen(views, jittered_B, jitter, *drawn)
         if self.gray > 0:
             views = ops.where_chosen(views, params["gray"], lambda images: ops.gray(images).expand_as(images))
         if self.blur > 0:
@@ -338,12 +305,10 @@ class SimAugment(Policy):
         return views
 
 
-@dataclass(frozen=True)
-class Crops:
+class Crops(NamedTuple):
     """The crop of each view of each image in a batch, drawn before any image's size is known.
 
-    SimAugment begins with a crop, so the workers that decode images can crop them at full size. They get these plain
-    arrays.
+    SimAugment begins with a crop, so the workers that decode images can crop them at full size.
     """
 
     num_views: int

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from augment_cases import random_images, smooth_images
+from augment_cases import random_images
 from torch import Tensor
 
 from contune.data.augment import Params, build_policy
@@ -17,8 +17,6 @@ from contune.data.augment.simaugment import (
     blur_radius,
     crop_boxes,
     gaussian_blur,
-    jitter_all_at_once,
-    jitter_one_by_one,
     resized_crop,
     shift_hue,
 )
@@ -84,19 +82,6 @@ def test_blur_equals_torchvision(channels: int, size: int, largest: float) -> No
     for image, sigma, ours in zip(images, sigmas.tolist(), gaussian_blur(images, sigmas, radius), strict=True):
         theirs = TF.gaussian_blur(image, [2 * radius + 1] * 2, [sigma, sigma])
         torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
-
-
-@pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 28)])
-def test_grouped_and_at_once_give_the_same_jitter(channels: int, size: int) -> None:
-    num = 200
-    images, params = smooth_images(num, channels, size, size) / 255, drawn(num)
-    order_BS = params["jitter_order"]
-    strength_BS = torch.cat([params["jitter_factors"], params["jitter_turn"][:, None]], dim=1).gather(1, order_BS)
-    grouped, at_once = (way(images, strength_BS, order_BS) for way in (jitter_one_by_one, jitter_all_at_once))
-    jittered = params["jitter_turn"] != 0
-    assert torch.equal(grouped[jittered], at_once[jittered])
-    assert torch.equal(grouped[~jittered], images[~jittered])
-    torch.testing.assert_close(at_once, grouped, rtol=0, atol=1e-6)  # a turn of 0 rounds
 
 
 def torchvision_composition(image: Tensor, policy: SimAugment, params: Params, row: int) -> Tensor:
