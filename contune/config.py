@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contune import methods
 from contune.errors import UserError, check_known
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
@@ -325,3 +327,16 @@ def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
                 for setting in describe(find_method(method).Settings, item.name):
                     found.setdefault(setting, []).append(method)
     return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}
+
+
+def check_spelling(words: Iterable[str]) -> None:
+    """Find a misspelt key of KEY=VALUE texts before torch is imported, which takes seconds.
+
+    So the names of the methods' settings are read from the source. Whether the chosen method has them shows later.
+    """
+    keys = [f"{section.name}.{item.name}" for section in fields(Config) for item in fields(section.default_factory)]  # type: ignore[arg-type]  # each is a dataclass
+    for path in Path(methods.__file__).parent.glob("*.py"):
+        keys += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
+    known = {spelling: key for key in keys for spelling in (key, key.removesuffix(".name"), key.partition(".")[2])}
+    for word in words:
+        check_known("setting", split_assignment(word)[0], known)

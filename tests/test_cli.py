@@ -168,7 +168,7 @@ WRONG = [
     ("train data.classes=list.txt", "imagenet100"),
     ("train cifar10-tcl", "cifar10"),
     ("train optim.batch_images=9999", "898 training images"),
-    ("train optim.balance=weights method.name=simclr", "learns"),
+    ("train optim.balance=weights method.name=simclr", "one label"),
     ("train eval.split=val", "data.val_fraction"),
     ("train --parallel 2", "--seeds"),
     ("train --seeds 0,x", "whole number"),

@@ -31,3 +31,11 @@ def test_public_names_are_there_and_others_are_an_attribute_error() -> None:
         assert getattr(contune, name) is not None
     with pytest.raises(AttributeError, match="module 'contune' has no attribute 'tcl'"):
         _ = contune.tcl
+
+
+def test_a_misspelt_setting_is_found_before_torch_is_imported() -> None:
+    at_the_end = "atexit.register(lambda: print('torch' in sys.modules))"
+    code = f"import atexit, sys; from contune.cli import main; {at_the_end}; main()"
+    for word in ("optim.lrr=1", "method.k11=1"):
+        done = subprocess.run([sys.executable, "-c", code, "train", word], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr

@@ -28,17 +28,26 @@ app = Typer(
 )
 
 
+def _spelled(words: list[str] | None) -> list[str] | None:
+    """The first word may be a recipe."""
+    from contune.config import check_spelling
+
+    check_spelling(word for place, word in enumerate(words or []) if place or "=" in word)
+    return words
+
+
 Arguments = Annotated[
     list[str] | None,
     Argument(
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
         show_default="digits",
+        callback=_spelled,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
+    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
 ]
 Run = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[

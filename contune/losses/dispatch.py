@@ -172,6 +172,8 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
             f"{name} must be a floating point tensor of shape (N, d) or (B, views, d), got {_described(z)}. "
             "Stack views with torch.cat([z1, z2])."
         )
+    if any(isinstance(x, Tensor) and (x.is_meta or x.is_nested or x.layout != torch.strided) for x in (z, labels)):
+        raise UserError("Pass dense tensors. Sparse and nested ones, and those on device meta, cannot be compared.")
     num_views = z.shape[1] if z.dim() == 3 else 1
     if labels is not None:
         if not isinstance(labels, Tensor):

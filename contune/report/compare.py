@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contune.config import Config
-from contune.console import plural, progress
+from contune.console import plural, progress, say
 from contune.errors import UserError
 from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
@@ -22,7 +22,7 @@ from contune.report.statistics import Spread
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
 from contune.run import RunFolder
 from contune.settings import as_text
-from contune.training.log import read_metrics
+from contune.training.log import INCOMPLETE, read_metrics
 from contune.training.setup import open_setup
 
 NOT_IN_TITLES = ("run.seed", "method.name", "data.path", "data.name")
@@ -212,6 +212,9 @@ def write_pages(folders: Sequence[RunFolder], out: Path | None) -> tuple[Path, l
     """Write the report of one finished run again, or else the comparison of all runs, whose groups are returned."""
     folders = list({os.path.realpath(run.path): run for folder in folders for run in folder.runs()}.values())
     runs = [ComparedRun(str(each.path), each.config(), each.result(), read_metrics(each.path)) for each in folders]
+    for run in runs:
+        if run.result and (run.metrics[-1]["epoch"] if run.metrics else 0) < run.config.optim.epochs - 0.01:
+            say(INCOMPLETE.format(f"{run.name}/metrics.jsonl"))
     path = out or (folders[0].report_file if len(runs) == 1 else Path("comparison.html"))
     check_like(path, GENERATOR.format(kind="comparison" if len(runs) > 1 else "report"))
     if len(runs) > 1 or runs[0].result is None:

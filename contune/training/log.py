@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from importlib import import_module
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,6 +30,7 @@ CURVES = (
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
 MAX_POINTS = 100
+INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 
 
 class MetricsLog(AbstractContextManager["MetricsLog"]):
@@ -39,7 +40,13 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
     """
 
     def __init__(
-        self, folder: Path, *, resume_step: int, loggers: Sequence[str] = (), config: Mapping[str, Any] | None = None
+        self,
+        folder: Path,
+        *,
+        resume_step: int,
+        log_every: float = inf,
+        loggers: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self.path, self.step = folder / METRICS, resume_step
         self.events: Any = None
@@ -54,8 +61,10 @@ class MetricsLog(AbstractContextManager["MetricsLog"]):
                 self.events.add_text("config", f"```json\n{json.dumps(config, indent=2)}\n```", resume_step)
             else:
                 self.trackers.append(start_tracker(name, folder, config))
-        kept = [json.dumps(line) + "\n" for line in read_metrics(folder) if line["step"] <= resume_step]
-        write_atomic(self.path, "".join(kept))
+        kept = [line for line in read_metrics(folder) if line["step"] <= resume_step]
+        if resume_step - (kept[-1]["step"] if kept else 0) >= log_every:
+            say(INCOMPLETE.format(self.path))
+        write_atomic(self.path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         self.step = step

@@ -108,7 +108,8 @@ def train(
         times["data"] = time.monotonic()
 
         # Train.
-        log = MetricsLog(folder.path, resume_step=resumed_at, loggers=config.run.loggers, config=config.to_dict())
+        shown = {"log_every": trainer.log_every, "loggers": config.run.loggers, "config": config.to_dict()}
+        log = MetricsLog(folder.path, resume_step=resumed_at, **shown)
         opened.enter_context(log)
         trainer.fit(log)
         # The probe belongs to the last weights, not to the best.

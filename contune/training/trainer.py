@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from contune import distributed
+from contune.config import Config
 from contune.console import progress, say
 from contune.data.augment import Mix
 from contune.data.images import Loader
@@ -18,7 +19,7 @@ from contune.data.sampler import mixed_generator, mixed_seed
 from contune.errors import UserError
 from contune.eval.probes import validation_accuracy
 from contune.methods.base import Method, Output, labels_of_views
-from contune.run import RunFolder
+from contune.run import EXTENDABLE, RunFolder
 from contune.training import engine
 from contune.training.log import MetricsLog, load_checkpoint, save_checkpoint
 from contune.training.monitors import OnlineProbe, Watch
@@ -223,6 +224,13 @@ class Trainer:
         """Continue from the newest checkpoint, if there is one. Returns its step, else 0."""
         state = load_checkpoint(self.folder.path, self.setup.device)
         if state is not None:
+            # A run may be extended, but RunFolder.check refuses it unless that is asked for.
+            different = set(Config.from_dict(state["config"]).differences(self.setup.config)) - {*EXTENDABLE}
+            if different:
+                raise UserError(
+                    f"the checkpoint in {self.folder.path} is not one of this run: another {', '.join(different)}; "
+                    "remove the folder to start over"
+                )
             self.step, self.seconds = state["step"], state["seconds"]
             self.watch.num_skipped = state["skipped"]
             self.watch.sums, self.watch.num_steps = state["meter"]["sums"], state["meter"].get("num_steps", 0)

@@ -194,6 +194,25 @@ def test_a_damaged_checkpoint_and_lines_beyond_it(whole: dict[int, Path], stoppe
     assert_same_end(stopped, whole[1])
 
 
+def test_lost_lines_are_reported(stopped: Path, whole: dict[int, Path]) -> None:
+    lines = (stopped / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
+    outcome = contune("train", *RUN, "run.log_every=1", *PLAIN, "--out", stopped)
+    assert "metrics.jsonl lacks lines" in outcome.out
+    (stopped / "metrics.jsonl").write_text("".join(lines[:3]))
+    outcome = contune("report", stopped, whole[1], "--out", stopped / "comparison.html")
+    assert outcome.out.count("metrics.jsonl lacks lines") == 1
+
+
+def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path) -> None:
+    other, settings = tmp_path / "other", (*RUN, "run.log_every=1")
+    assert train_until(3, other, *settings, "run.seed=1").code == RESUME_CODE
+    shutil.copy(other / "checkpoint.pt", stopped / "checkpoint.pt")
+    foreign = contune("train", *settings, *PLAIN, "--out", stopped)
+    assert foreign.code == 2
+    assert "run.seed" in foreign.err
+
+
 def test_signals_that_are_put_off() -> None:
     """They wait for the end of the block, and excuse a RuntimeError after them; a second Ctrl-C does not wait."""
     done: list[object] = []
