@@ -193,7 +193,7 @@ def build_method(setup: Setup) -> Method:
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     if config.optim.balance == "weights":
         if labels is None or multilabel or not settings.needs_labels:
-            raise UserError(f"optim.balance=weights needs one label per image and a method that uses it, not {name}")
+            raise UserError("optim.balance=weights needs one label per image and a method that learns from it")
         method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form
