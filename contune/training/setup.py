@@ -82,12 +82,8 @@ class Setup:
         if self.config.eval.split == "test":
             return self.dataset.test
         if self.dataset.val is None:
-            raise UserError(f"eval.split=val needs a validation split; {self.way_to_measure()}")
+            raise UserError("eval.split=val needs a validation split; set data.val_fraction=0.2 or more")
         return self.dataset.val
-
-    def way_to_measure(self) -> str:
-        """Advice for data without a split to evaluate on."""
-        return f"set data.{self.config.eval.split}_fraction=0.2, or more if there are few images of each class"
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None = None) -> Setup:
