@@ -18,10 +18,6 @@ from contune.methods.dino import other_views_loss
 from contune.models.heads import Prototypes, Queue, mlp
 from contune.settings import ranged
 
-LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
-"""Largest log-ratio of two entries exp(score / ε) that float32 can hold, and the same for FEW iterations or less. Sums
-over rows and columns can reach that ratio, with many iterations its power 3/2; float32 spans e⁻⁸⁷ to e⁸⁸."""
-
 
 class SwAV(Method):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
@@ -132,7 +128,8 @@ def sinkhorn(
     q with a vector. If ε is so small that a number could leave float32's range, we compute in float64.
     """
     dtype = at_least_float32(z_TND).dtype
-    if 2 / epsilon > (LARGEST_OF_FEW if num_iterations <= FEW else LARGEST_EXPONENT):
+    # Two entries of q differ by up to e^(2/ε), sums of them by as much, and with many iterations by its power 3/2.
+    if 2 / epsilon > (70 if num_iterations <= 5 else 50):  # float32 spans e⁻⁸⁷ to e⁸⁸
         z_TND = z_TND.double()
     z_TND = at_least_float32(z_TND) / epsilon
     q_TNK = _products(z_TND, prototypes_KD.to(z_TND.dtype)).exp_()
