@@ -107,11 +107,10 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
         value, weight = math.log(num_terms), getattr(config.method.settings, "cross_entropy", 0.0)
         formula = f"ln {num_terms:.0f}"
         if weight and labels_N is not None:
-            classes = labels_N.shape[1] if labels_N.dim() == 2 else int(labels_N.max()) + 1
-            each, added = f"ln {classes}", math.log(classes)
+            term, added = f"ln {setup.num_classes}", math.log(setup.num_classes)
             if labels_N.dim() == 2:  # a binary cross-entropy per class
-                each, added = f"{classes} ln 2", classes * math.log(2)
-            formula, value = f"{formula} + {weight:g} · {each}", value + weight * added
+                term, added = f"{setup.num_classes} ln 2", setup.num_classes * math.log(2)
+            formula, value = f"{formula} + {weight:g} · {term}", value + weight * added
         yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:

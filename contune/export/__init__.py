@@ -91,6 +91,3 @@ def deviation_of(expected: Tensor, found: Tensor) -> float:
         return float("inf")
     share = (expected - found.to(expected)).abs().max() / expected.abs().max().clamp(min=1)
     return float(share.nan_to_num(nan=float("inf")))
-
-
-__all__ = ["FORMATS", "export_run"]
