@@ -16,8 +16,8 @@ from contune.files import expanded
 PREFIX = "hf:"
 FILES = ["config.json", "model.safetensors", "encoder.safetensors", "classifier.safetensors"]
 """What is downloaded of an export. An upload replaces all of them, so that two exports never mix."""
-COLLECTION, LIST = "CONTUNE_MODELS", "models.json"
-"""The variable that names the collection's folder [default: models], and the list of its models with checksums."""
+LIST = "models.json"
+"""Lists the collection, with checksums."""
 LOG_IN = "set HF_TOKEN, or run `hf auth login`"
 
 
@@ -27,7 +27,7 @@ def local(source: str | Path) -> Path:
     Without a network, what was downloaded before.
     """
     if not str(source).startswith(PREFIX):
-        path, place = expanded(source), expanded(os.environ.get(COLLECTION, "models"))
+        path, place = expanded(source), expanded(os.environ.get("CONTUNE_MODELS", "models"))
         listed = place / LIST
         for model in json.loads(listed.read_text("utf-8")) if listed.exists() and not path.exists() else ():
             file: Path = place / str(source) / model["file"]
