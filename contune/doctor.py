@@ -38,7 +38,6 @@ supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0
 """
 MIN_TRIAL, MAX_TRIAL = 16, 256
 """Images to time: a few small ones take nearly as long as many on a GPU, and a few large ones are enough."""
-SAMPLED_IMAGES = 1000
 CPU_TRIAL_BYTES = 2**27
 """Activations of a trial on a CPU, so that it ends in a second or two."""
 
@@ -136,7 +135,7 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1
     if labels_N.dim() == 2:  # of evenly spaced images, the share of pairs with a common label
-        some_ND = labels_N[:: -(-len(labels_N) // SAMPLED_IMAGES)]
+        some_ND = labels_N[:: -(-len(labels_N) // 1000)]
         share = ((some_ND @ some_ND.T > 0).sum().item() - len(some_ND)) / max(1, len(some_ND) * (len(some_ND) - 1))
         return views - 1 + views * (batch - 1) * share
     counts_K, num = labels_N.bincount().double(), len(labels_N)

@@ -37,8 +37,7 @@ Arguments = Annotated[
     ),
 ]
 Overrides = Annotated[
-    list[str] | None,
-    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False),
+    list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False)
 ]
 Run = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[
