@@ -57,11 +57,9 @@ def train(
     overrides = settings if module is None and transform is None else {"run.engine": "eager", **settings}
     splits = None
     if isinstance(data, str | Path):
-        is_name = data in DATASETS
-        if is_name and data != base.data.name:
-            overrides["data.name"] = data
-        elif not is_name:
-            # The root of a dataset that has one, else your images.
+        if data in DATASETS:
+            overrides |= {"data.name": data} if data != base.data.name else {}
+        else:  # the root of a dataset that has one, else your images
             overrides |= {"data.path": data} | ({"data.name": "images"} if base.data.name == "digits" else {})
     elif data is not None:
         splits = open_memory(data, settings.get("data.label_column", settings.get("label_column")))

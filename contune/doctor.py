@@ -66,7 +66,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
     if dataset.skipped:
         yield advice(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     if setup.eval_set() is None:
-        yield advice(f"there is no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
+        yield advice("there is no test split to evaluate on; set data.test_fraction=0.2 or more")
     if dataset.train.labels is not None and config.method.settings.needs_labels:
         counts_K = images_per_class(dataset.train.labels, setup.num_classes)
         smallest, largest = int(counts_K.min()), int(counts_K.max())

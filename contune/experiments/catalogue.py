@@ -12,8 +12,7 @@ from contune.errors import check_known
 from contune.eval.measures import FAST, KNN, RECALL
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
-from contune.recipes.paper import PAPER as PAPERS
-from contune.recipes.paper import SOLO_LEARN, TABLE_1, TABLE_3, reported
+from contune.recipes.paper import TABLE_1, TABLE_3, reported
 
 TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 RECIPES = {CROSS_ENTROPY: "ce", TCL: "tcl", "TCL auto": "tcl"}
@@ -115,8 +114,7 @@ def _ssl(data: str, overrides: Mapping[str, tuple[str, ...]] | None = None) -> t
     """A row per self-supervised method, and the untrained encoder."""
     rows = []
     for name, row in ssl.ROWS.items():
-        numbers = {"paper": reported(PAPERS, name, data), "solo-learn": reported(SOLO_LEARN, name, data)}
-        known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in numbers.items() if top1 is not None}
+        known = {f"{source}, {ssl.EPOCHS[data]} epochs": top1 for source, top1 in reported(name, data).items()}
         own = (overrides or {}).get(name, ())
         rows.append(PlanRow(title=row.title, recipe=f"{data}-{name}", overrides=own, reported=known))
     untrained = ("optim.epochs=0",)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from contune.config import AugmentConfig, Config, DataConfig, EvalConfig, ModelConfig, OptimConfig
 from contune.recipes import paper
-from contune.recipes.paper import PAPER, SOLO_LEARN, TITLES, reported
+from contune.recipes.paper import TITLES, reported
 
 EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
 
@@ -145,8 +145,8 @@ def summary(data: str, name: str) -> str:
     start = f"{TITLES[data]} without labels, {ROWS[name].title}"
     if data not in EPOCHS:
         return f"{start}; a CPU, about a minute."
-    own = name == "tcl-ssl"
-    numbers = [f"the paper {'has' if own else 'quotes'} {reported(PAPER, name, data)}"]
-    if (reference := reported(SOLO_LEARN, name, data)) is not None:
-        numbers.append(f"solo-learn has {reference:.2f}")
-    return f"{start}, {EPOCHS[data]} epochs; {', '.join(numbers)}."
+    numbers = reported(name, data)
+    texts = [f"the paper {'has' if name == 'tcl-ssl' else 'quotes'} {numbers['paper']}"]
+    if "solo-learn" in numbers:
+        texts.append(f"solo-learn has {numbers['solo-learn']:.2f}")
+    return f"{start}, {EPOCHS[data]} epochs; {', '.join(texts)}."

@@ -126,17 +126,17 @@ class CapturedStep:
 def undoable(step: Step, changed: Iterable[Part]) -> Step:
     """`step`, undone if it was not finite: everything it `changed` gets its old value back.
 
-    All of it happens on the device, so that it can be captured. State that the very first step creates is not undone.
+    All of it happens on the device, so that it can be captured.
     """
     changed = list(changed)
 
     def run(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        before = [(tensor, tensor.clone()) for tensor in changed_tensors(changed)]
+        before = {tensor.data_ptr(): tensor.clone() for tensor in changed_tensors(changed)}
         outputs = step(images_BCHW, labels_B)
         is_bad = ~outputs[CHECKED].isfinite().all()
         fine = distributed.total(is_bad.float()) == 0  # in every process
-        for tensor, old in before:
-            tensor.copy_(torch.where(fine, tensor, old))
+        for tensor in changed_tensors(changed):  # state that the step has created becomes zeros, as optimizers start
+            tensor.copy_(torch.where(fine, tensor, before.get(tensor.data_ptr(), 0.0)))
         shown = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
         return {**shown, TAKEN: fine.float(), CHECKED: outputs[CHECKED]}
 

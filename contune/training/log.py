@@ -29,7 +29,6 @@ CURVES = (
     "theorem1_share",
 )  # fmt: skip
 """What result.json keeps of metrics.jsonl."""
-MAX_POINTS = 100
 
 
 class MetricsLog(AbstractContextManager["MetricsLog"]):
@@ -152,7 +151,7 @@ def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
 
 
 def downsampled(
-    lines: Sequence[Mapping[str, float]], keys: Sequence[str] = CURVES, max_points: int = MAX_POINTS
+    lines: Sequence[Mapping[str, float]], keys: Sequence[str] = CURVES, max_points: int = 100
 ) -> dict[str, list[float | None]]:
     """Curves for result.json, so that figures can be redrawn without the run folder: {} if nothing was logged.
 

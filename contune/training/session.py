@@ -269,7 +269,7 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
     if test_set is None:
-        raise UserError(f"{dataset.name} has no {config.eval.split} split to evaluate on; {setup.way_to_measure()}")
+        raise UserError(f"{dataset.name} has no test split to evaluate on; name other images with data.path")
     encoder.to(setup.device)
     train_loader = setup.loader(dataset.train, "train images")
     evaluation = _evaluate(setup, encoder.backbone, train_loader, setup.loader(test_set, "test images"))

@@ -82,12 +82,8 @@ class Setup:
         if self.config.eval.split == "test":
             return self.dataset.test
         if self.dataset.val is None:
-            raise UserError(f"eval.split=val needs a validation split; {self.way_to_measure()}")
+            raise UserError("eval.split=val needs a validation split; set data.val_fraction=0.2 or more")
         return self.dataset.val
-
-    def way_to_measure(self) -> str:
-        """Advice for data without a split to evaluate on."""
-        return f"set data.{self.config.eval.split}_fraction=0.2, or more if there are few images of each class"
 
 
 def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None = None) -> Setup:
@@ -193,7 +189,7 @@ def build_method(setup: Setup) -> Method:
     method.multilabel, method.micro_batch = multilabel, config.optim.micro_batch
     if config.optim.balance == "weights":
         if labels is None or multilabel or not settings.needs_labels:
-            raise UserError(f"optim.balance=weights needs one label per image and a method that uses it, not {name}")
+            raise UserError("optim.balance=weights needs one label per image and a method that learns from it")
         method.class_weights_K = len(labels) / labels.bincount(minlength=setup.num_classes).clamp(min=1)
     memory_format = torch.channels_last if setup.device.type == "cuda" else torch.contiguous_format
     return method.to(setup.device, memory_format=memory_format)  # type: ignore[call-overload,no-any-return]  # torch types only the 4-D form

@@ -118,33 +118,35 @@ def parts_of(name: str, optimizer: str) -> tuple[Step, list[Any]]:
     return step, [method, optim, probe.classifier, probe.optimizer]
 
 
-def snapshot(parts: list[Any]) -> list[Tensor]:
-    return [tensor.clone() for tensor in changed_tensors(parts)]
+def snapshot(parts: list[Any]) -> dict[int, Tensor]:
+    return {tensor.data_ptr(): tensor.clone() for tensor in changed_tensors(parts)}
 
 
 @pytest.mark.parametrize(
-    ("name", "optimizer"), [("tcl", "sgd"), ("byol", "lars"), ("moco-v2", "adamw"), ("tcl", "adam")]
+    ("name", "optimizer", "first"),
+    [("tcl", "sgd", True), ("byol", "lars", False), ("moco-v2", "adamw", True), ("tcl", "adam", False)],
 )
-def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str) -> None:
+def test_a_skipped_step_changes_nothing_at_all(name: str, optimizer: str, first: bool) -> None:
     """Weights, batch-norm statistics, momentum encoders, queues, momenta: infinite images reach them all."""
     step, parts = parts_of(name, optimizer)
     guarded = undoable(step, parts)
     images, labels = torch.randn(2, 8, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(8) % 4
-    guarded(images, labels)
+    if not first:
+        guarded(images, labels)
     before = snapshot(parts)
     outputs = guarded(images * INF, labels)
     assert outputs[TAKEN] == outputs["loss"] == 0
     assert not outputs[CHECKED].isfinite().all()
-    for tensor, old in zip(snapshot(parts), before, strict=True):
-        assert torch.equal(tensor, old)
+    for key, tensor in snapshot(parts).items():
+        assert torch.equal(tensor, before.get(key, torch.zeros_like(tensor)))
 
     # The next step is the one that would have come without it.
     outputs = guarded(images, labels)
     assert outputs[TAKEN] == 1
     fresh, others = parts_of(name, optimizer)
-    for _ in range(2):
+    for _ in range(1 if first else 2):
         fresh(images, labels)
-    for tensor, other in zip(snapshot(parts), snapshot(others), strict=True):
+    for tensor, other in zip(snapshot(parts).values(), snapshot(others).values(), strict=True):
         assert torch.equal(tensor, other)
 
 
