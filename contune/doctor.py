@@ -39,7 +39,6 @@ supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0
 """
 MIN_TRIAL, MAX_TRIAL = 16, 256
 """Images to time: a few small ones take nearly as long as many on a GPU, and a few large ones are enough."""
-SAMPLED_IMAGES = 1000
 CPU_TRIAL_BYTES = 2**27
 """Activations of a trial on a CPU, so that it ends in a second or two."""
 
@@ -108,11 +107,10 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
         value, weight = math.log(num_terms), getattr(config.method.settings, "cross_entropy", 0.0)
         formula = f"ln {num_terms:.0f}"
         if weight and labels_N is not None:
-            classes = labels_N.shape[1] if labels_N.dim() == 2 else int(labels_N.max()) + 1
-            each, added = f"ln {classes}", math.log(classes)
+            term, added = f"ln {setup.num_classes}", math.log(setup.num_classes)
             if labels_N.dim() == 2:  # a binary cross-entropy per class
-                each, added = f"{classes} ln 2", classes * math.log(2)
-            formula, value = f"{formula} + {weight:g} · {each}", value + weight * added
+                term, added = f"{setup.num_classes} ln 2", setup.num_classes * math.log(2)
+            formula, value = f"{formula} + {weight:g} · {term}", value + weight * added
         yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
@@ -138,7 +136,7 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1
     if labels_N.dim() == 2:  # of evenly spaced images, the share of pairs with a common label
-        some_ND = labels_N[:: -(-len(labels_N) // SAMPLED_IMAGES)]
+        some_ND = labels_N[:: -(-len(labels_N) // 1000)]
         share = ((some_ND @ some_ND.T > 0).sum().item() - len(some_ND)) / max(1, len(some_ND) * (len(some_ND) - 1))
         return views - 1 + views * (batch - 1) * share
     counts_K, num = labels_N.bincount().double(), len(labels_N)

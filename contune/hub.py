@@ -16,8 +16,8 @@ from contune.files import expanded
 PREFIX = "hf:"
 FILES = ["config.json", "model.safetensors", "encoder.safetensors", "classifier.safetensors"]
 """What is downloaded of an export. An upload replaces all of them, so that two exports never mix."""
-COLLECTION, LIST = "CONTUNE_MODELS", "models.json"
-"""The variable that names the collection's folder [default: models], and the list of its models with checksums."""
+LIST = "models.json"
+"""Lists the collection, with checksums."""
 LOG_IN = "set HF_TOKEN, or run `hf auth login`"
 
 
@@ -27,8 +27,16 @@ def local(source: str | Path) -> Path:
     Without a network, what was downloaded before.
     """
     if not str(source).startswith(PREFIX):
-        path, place = expanded(source), expanded(os.environ.get(COLLECTION, "models"))
-        return path if path.exists() or not (place / LIST).exists() else _collected(place, str(source)) or path
+        path, place = expanded(source), expanded(os.environ.get("CONTUNE_MODELS", "models"))
+        listed = place / LIST
+        for model in json.loads(listed.read_text("utf-8")) if listed.exists() and not path.exists() else ():
+            file: Path = place / str(source) / model["file"]
+            if model["name"] == str(source) and file.exists():
+                with safe_open(file, framework="pt") as opened:  # whoever loads the weights compares them with this
+                    if opened.metadata().get("sha256") != model["sha256"]:
+                        raise UserError(f"{file} has other weights than {listed} lists; download it again.")
+                return file.parent
+        return path
     from huggingface_hub import snapshot_download
 
     name, _, revision = str(source).removeprefix(PREFIX).partition("@")
@@ -37,18 +45,6 @@ def local(source: str | Path) -> Path:
     except Exception as error:  # the hub's, its HTTP client's and its cache's own
         fix = f"check the name and the network; for a private model {LOG_IN}"
         raise UserError(f"cannot download {source}: {_reason(error)}; {fix}") from None
-
-
-def _collected(place: Path, name: str) -> Path | None:
-    """The folder of a listed model, if its weights are those of the list."""
-    for model in json.loads((place / LIST).read_text(encoding="utf-8")):
-        file: Path = place / name / model["file"]
-        if model["name"] == name and file.exists():
-            with safe_open(file, framework="pt") as opened:  # whoever loads the weights compares them with this digest
-                if opened.metadata().get("sha256") != model["sha256"]:
-                    raise UserError(f"{file} has other weights than {place / LIST} lists; download it again.")
-            return file.parent
-    return None
 
 
 def check_push(repo: str) -> None:

@@ -23,8 +23,7 @@ def train(
     seeds: Seeds = None,
     parallel: Parallel = None,
     extends: Annotated[
-        Path | None,
-        Option("--continue", metavar="RUN", help="Train this run further, to a larger optim.epochs."),
+        Path | None, Option("--continue", metavar="RUN", help="Train this run further, to a larger optim.epochs.")
     ] = None,
 ) -> None:
     """Train an encoder, evaluate it and write a report.

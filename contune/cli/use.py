@@ -142,8 +142,7 @@ def export(
     to: Annotated[str, Option(help="timm, safetensors or onnx.", show_default=False)],
     out: Annotated[Path | None, Option(help="The folder to write.", show_default="RUN/FORMAT")] = None,
     push: Annotated[
-        str | None,
-        Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub.", show_default=False),
+        str | None, Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub.", show_default=False)
     ] = None,
     private: Annotated[bool, Option("--private", help="With --push: make the repository private.")] = False,
     license: Annotated[

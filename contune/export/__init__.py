@@ -25,8 +25,6 @@ FORMATS: dict[str, Callable[[ImageEncoder, Classifier | None, Path], Written]] =
     "safetensors": write_safetensors,
     "onnx": write_onnx,
 }
-TOLERANCE, RESIZED_TOLERANCE = 1e-4, 1e-2
-"""Larger for resized photos: a value half way between two gray levels may round up here and down there."""
 
 
 def export_run(
@@ -72,8 +70,8 @@ def check_outputs(encoder: ImageEncoder, classifier: Classifier | None, written:
     photos_NCHW = photos_NCHW.permute(0, 3, 1, 2)[:, torch.arange(encoder.spec.channels) % 3]
     deviations = []
     for images_NCHW, tolerance in (
-        (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), TOLERANCE),
-        (photos_NCHW[:1, :, :, :200], RESIZED_TOLERANCE),
+        (resize(torch.cat(photos_NCHW.split(320, dim=3)), encoder.spec.image_size), 1e-4),
+        (photos_NCHW[:1, :, :, :200], 1e-2),  # a value half way between two gray levels may round up or down
     ):
         expected = [encoder(images_NCHW)]
         expected += [] if classifier is None else [classifier.probabilities(expected[0])]
@@ -91,6 +89,3 @@ def deviation_of(expected: Tensor, found: Tensor) -> float:
         return float("inf")
     share = (expected - found.to(expected)).abs().max() / expected.abs().max().clamp(min=1)
     return float(share.nan_to_num(nan=float("inf")))
-
-
-__all__ = ["FORMATS", "export_run"]

@@ -69,8 +69,7 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         raise UserError(f"--to onnx needs {', '.join(missing)}. Install with: pip install 'contune[onnx]'")
     import onnxruntime
 
-    spec, file = encoder.spec, str(folder / ONNX_FILE)
-    size = spec.image_size
+    spec, size, file = encoder.spec, encoder.spec.image_size, str(folder / ONNX_FILE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about itself
         torch.onnx.export(

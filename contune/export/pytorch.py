@@ -13,18 +13,14 @@ from contune.export.card import ARRAY, Written, prepared_photo
 from contune.models import ImageEncoder, load_encoder, save_encoder
 from contune.models.encoders import MINI, RESNET_MINI, has_small_stem
 from contune.models.saved import CLASSIFIER_FILE, ENCODER_FILE, TIMM_FILE, Classifier, EncoderSpec, save_classifier
-from contune.models.timm_stem import ENLARGED, STEM_CHANNELS, stem_for_timm
+from contune.models.timm_stem import ENLARGED, stem_for_timm
 
 
 def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Path) -> Written:
     """Weights, and `config.json` with the preprocessing, for timm and for contune."""
     spec, small_stem = encoder.spec, has_small_stem(encoder.backbone)
-    if spec.norm != "batch":
-        raise UserError(f"timm cannot build norm={spec.norm}: its group-norm has 32 groups, ours 8. Use --to onnx.")
     architecture, model_args = timm_arguments(spec)
     model_args |= {"replace_stem_pool": True} if small_stem else {}
-    if small_stem and spec.channels > STEM_CHANNELS:
-        raise UserError(f"timm's stem can copy {STEM_CHANNELS} channels, not {spec.channels}. Use --to onnx.")
     enlarged = ENLARGED if small_stem else 1
     side = spec.image_size * enlarged
     try:
@@ -49,7 +45,9 @@ def write_timm(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
         timm.models.save_for_hf(model, folder, model_args=model_args or None, safe_serialization=True)
         save_encoder(folder / TIMM_FILE, model, spec)  # the same weights, with the description that contune needs
         loaded = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
-    except RuntimeError:  # a stem with anti-aliasing, or weights that timm converts from an older form (Swin)
+    # A stem with anti-aliasing or too many channels, group-norm (timm's has 32 groups, ours 8), or weights that timm
+    # converts from an older form (Swin).
+    except (RuntimeError, IndexError):
         raise UserError(f"timm's {architecture} cannot load these weights from a folder. Use --to onnx.") from None
 
     usage = f"""\

@@ -13,9 +13,6 @@ from torch import Tensor
 from contune.methods.view_pairs import ViewPairMethod, standardized_views
 from contune.settings import ranged
 
-LARGEST_SCALE = 1.6
-"""Below √3, where a step would map the largest singular value to 0."""
-
 
 class ARB(ViewPairMethod):
     """Aligns each dimension of one view with the orthonormal base nearest to the other view."""
@@ -94,7 +91,8 @@ def newton_schulz_scales(smallest: float, precision: float) -> list[float]:
     """
     scales = []
     while 1 - smallest > 8 * precision:
-        scale = min(math.sqrt(3 / (1 + smallest + smallest**2)), LARGEST_SCALE)
+        # Below √3, where a step would map the largest singular value to 0.
+        scale = min(math.sqrt(3 / (1 + smallest + smallest**2)), 1.6)
         smallest = min(scale * s * (3 - (scale * s) ** 2) / 2 for s in (smallest, 1.0))
         scales.append(scale)
     return scales

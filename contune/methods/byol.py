@@ -37,13 +37,12 @@ class BYOL(MomentumMethod):
         self.target = ema_copy(nn.ModuleList([self.encoder, self.projector]))
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         q_VBD = self.predictor(self.projector(features_ND)).unflatten(0, (len(views), -1))
         with torch.no_grad():
             target_encoder, target_projector = self.target.children()
             z_VBD = target_projector(self.encode(views, target_encoder)).unflatten(0, (len(views), -1))
-        loss = 2 * torch.stack([regression_loss(q_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
+        loss = 2 * torch.stack([regression_loss(q_VBD[i], z_VBD[j]) for i, j in ordered_pairs(views)]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
 
     def after_step(self, output: Output) -> None:

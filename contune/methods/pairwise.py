@@ -46,14 +46,11 @@ class PairwiseMethod(Method):
             if not settings.needs_labels:
                 raise UserError("method.cross_entropy needs labels; set it to 0")
             self.classifier = nn.Linear(num_features, num_classes)
+        self.knobs: LossSettings | None = getattr(settings, "knobs", None)
+        """Temperature, k1 and k2 if the loss is TCL or a special case of it."""
         # The paper: "a MLP with one hidden layer", without batch-norm.
         hidden = num_features if settings.projector_hidden is None else settings.projector_hidden
         self.projector = mlp([num_features, *([hidden] if hidden else []), settings.projector_dim], norm=False)
-
-    @property
-    def knobs(self) -> LossSettings | None:
-        """Temperature, k1 and k2 if the loss is TCL or a special case of it, otherwise None."""
-        return None
 
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         """The loss of the global batch, given this process's rows. Rows of one group are positives.

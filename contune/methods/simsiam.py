@@ -32,12 +32,11 @@ class SimSiam(Method):
         self.predictor = mlp([dim, settings.predictor_hidden, dim])
 
     def forward(self, views: Sequence[Tensor], labels_B: Tensor | None) -> Output:
-        pairs = ordered_pairs(views)
         features_ND = self.encode(views)
         z_ND = self.projector(features_ND)
         p_VBD = self.predictor(z_ND).unflatten(0, (len(views), -1))
         z_VBD = z_ND.detach().unflatten(0, (len(views), -1))
-        loss = torch.stack([negative_cosine_loss(p_VBD[i], z_VBD[j]) for i, j in pairs]).mean()
+        loss = torch.stack([negative_cosine_loss(p_VBD[i], z_VBD[j]) for i, j in ordered_pairs(views)]).mean()
         return Output(loss=loss, features_ND=features_ND.detach())
 
 

@@ -47,12 +47,12 @@ class SupCon(SoftmaxMethod):
         variant: str = one_of("out", VARIANTS)
         """Position of the mean over positives: `out`side the logarithm (the paper's choice) or `in`side."""
 
+        @property
+        def knobs(self) -> LossSettings:
+            return LossSettings(self.temperature, 0.0, 1.0, self.variant)
+
     settings: Settings
     function, parameters_of_loss = staticmethod(losses.supcon_loss), ("temperature", "variant")
-
-    @property
-    def knobs(self) -> LossSettings:
-        return LossSettings(self.settings.temperature, 0.0, 1.0, self.settings.variant)
 
 
 class SimCLR(SoftmaxMethod):
@@ -65,12 +65,12 @@ class SimCLR(SoftmaxMethod):
         projector_hidden: int | None = ranged(2048, low=1)
         projector_dim: int = ranged(256, low=1)
 
+        @property
+        def knobs(self) -> LossSettings:
+            return LossSettings(self.temperature, 0.0, 1.0)
+
     settings: Settings
     function = staticmethod(losses.ntxent_loss)
-
-    @property
-    def knobs(self) -> LossSettings:
-        return LossSettings(self.settings.temperature, 0.0, 1.0)
 
 
 class Triplet(PairwiseMethod):

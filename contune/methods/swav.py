@@ -18,10 +18,6 @@ from contune.methods.dino import other_views_loss
 from contune.models.heads import Prototypes, Queue, mlp
 from contune.settings import ranged
 
-LARGEST_EXPONENT, LARGEST_OF_FEW, FEW = 50.0, 70.0, 5
-"""Largest log-ratio of two entries exp(score / ε) that float32 can hold, and the same for FEW iterations or less. Sums
-over rows and columns can reach that ratio, with many iterations its power 3/2; float32 spans e⁻⁸⁷ to e⁸⁸."""
-
 
 class SwAV(Method):
     """Algorithm 1 of the paper, with solo-learn's values for small images.
@@ -132,10 +128,15 @@ def sinkhorn(
     q with a vector. If ε is so small that a number could leave float32's range, we compute in float64.
     """
     dtype = at_least_float32(z_TND).dtype
-    if 2 / epsilon > (LARGEST_OF_FEW if num_iterations <= FEW else LARGEST_EXPONENT):
+    # Two entries of q differ by up to e^(2/ε), sums of them by as much, and with many iterations by its power 3/2.
+    if 2 / epsilon > (70 if num_iterations <= 5 else 50):  # float32 spans e⁻⁸⁷ to e⁸⁸
         z_TND = z_TND.double()
     z_TND = at_least_float32(z_TND) / epsilon
-    q_TNK = _products(z_TND, prototypes_KD.to(z_TND.dtype)).exp_()
+    c_KD = prototypes_KD.to(z_TND.dtype)
+    if z_TND.is_cuda and z_TND.dtype != torch.float64:  # float32 would take as long as the rest together
+        q_TNK: Tensor = wide_product(z_TND.half().flatten(0, 1), c_KD.half().T).view(*z_TND.shape[:2], -1).exp_()
+    else:
+        q_TNK = (z_TND @ c_KD.T).exp_()
     weights_TN1 = weights_TN.to(z_TND.dtype).unsqueeze(2)
     # The weights sum to the number of columns, so that neither rows nor columns grow with the iterations.
     share_TN1 = weights_TN1 * (q_TNK.shape[2] / weights_TN1.sum(dim=1, keepdim=True))
@@ -145,14 +146,6 @@ def sinkhorn(
         column_TK1 = q_TNK.mT @ (share_TN1 / row_TN1)
     assigned_TRK = q_TNK[:, wanted] / column_TK1.mT
     return (assigned_TRK / assigned_TRK.sum(dim=2, keepdim=True)).to(dtype)
-
-
-def _products(z_TND: Tensor, prototypes_KD: Tensor) -> Tensor:
-    """In half precision on a GPU: float32 would take as long as the rest of `sinkhorn` together."""
-    if not z_TND.is_cuda or z_TND.dtype == torch.float64:
-        return z_TND @ prototypes_KD.T
-    products: Tensor = wide_product(z_TND.half().flatten(0, 1), prototypes_KD.half().T)
-    return products.view(*z_TND.shape[:2], -1)
 
 
 def swapped_prediction_loss(scores_VBK: Tensor, assignments_TBK: Tensor, *, temperature: float = 0.1) -> Tensor:

@@ -37,7 +37,3 @@ class TCL(SoftmaxMethod):
 
     settings: Settings
     function, parameters_of_loss = staticmethod(tcl_loss), ("temperature", "k1", "k2", "r")
-
-    @property
-    def knobs(self) -> LossSettings:
-        return self.settings.knobs

@@ -14,9 +14,6 @@ from contune.methods.byol import regression_loss
 from contune.methods.view_pairs import ViewPairMethod
 from contune.settings import ranged
 
-SMALLEST = 1e-12
-"""Added to a variance, for a batch that has collapsed to a point."""
-
 
 class WMSE(ViewPairMethod):
     """Views that agree after whitening. A whitened batch is spread by construction, so it cannot collapse.
@@ -72,7 +69,7 @@ def whiten(z: Tensor) -> Tensor:
     centered = z - z.mean(dim=-2, keepdim=True)
     covariance = centered.mT @ centered / (num - 1)
     trace = covariance.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-    ridge = 8 * torch.finfo(z.dtype).eps * trace + SMALLEST
+    ridge = 8 * torch.finfo(z.dtype).eps * trace + 1e-12  # not 0 where the batch has collapsed to a point
     eye = torch.eye(dim, dtype=z.dtype, device=z.device)
     factor, _ = torch.linalg.cholesky_ex(covariance + ridge[..., None, None] * eye)
     whitened: Tensor = torch.linalg.solve_triangular(factor, centered.mT, upper=False).mT

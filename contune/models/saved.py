@@ -135,8 +135,7 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEnc
 
 def own_name(module: nn.Module) -> str:
     """`module:SmallNet-1a2b3c4d`, with a digest of its weights: other weights to start from make another run."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
-    return f"{OWN_MODULE}{type(module).__name__}-{_digest(tensors, '')[:8]}"
+    return f"{OWN_MODULE}{type(module).__name__}-{_digest(module.state_dict(), '')[:8]}"
 
 
 def find_weights(source: str, encoder: str) -> ImageEncoder:
@@ -242,8 +241,8 @@ class Classifier:
 
 def save_classifier(path: Path, classifier: Classifier) -> None:
     tensors = {"weight": classifier.weight_KD.float(), "bias": classifier.bias_K.float()}
-    about = {"class_names": classifier.class_names, "measure": classifier.measure}
-    _write(path, tensors, about | ({"multilabel": True} if classifier.multilabel else {}))
+    names, measure = classifier.class_names, classifier.measure
+    _write(path, tensors, {"class_names": names, "measure": measure, "multilabel": classifier.multilabel})
 
 
 def load_classifier(run: Path) -> Classifier:
@@ -286,7 +285,7 @@ def _digest(tensors: dict[str, Tensor], about: str) -> str:
     digest = hashlib.sha256(about.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -21,14 +21,12 @@ import torch
 from torch import Tensor
 
 ENLARGED = 4
-STEM_CHANNELS = 8
-"""Eight copies of each channel fit into K."""
 READS, TAKES = (0, 2), (0, 0, 1)
 """Where `here` and `next` read, relative to the middle of the 7×7 kernel; which one each tap of the 3×3 takes."""
 
 
 def stem_for_timm(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a ResNet with our small stem, for timm's with `replace_stem_pool`."""
+    """The weights of a ResNet with our small stem, for timm's with `replace_stem_pool`. K holds 8 copies of C ≤ 8."""
     ours_KC33 = weights["conv1.weight"]
     K, C = ours_KC33.shape[:2]
     copy_KC77, convolve_KK33 = torch.zeros(K, C, 7, 7), torch.zeros(K, K, 3, 3)

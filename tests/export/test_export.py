@@ -66,7 +66,7 @@ def test_bad_requests_raise_and_write_nothing(run: Path, tmp_path: Path) -> None
         (run, "safetensors", "full", "not empty"),
         (run, "safetensors", "file", "is a file"),
         (run, "safetensors", "file/below", "cannot write"),
-        (tmp_path / "group", "timm", "out", "norm=group"),
+        (tmp_path / "group", "timm", "out", "resnet18"),
         (tmp_path / "blur", "timm", "out", "resnetblur18"),
     ):
         with pytest.raises(UserError, match=word):
