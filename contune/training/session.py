@@ -108,8 +108,8 @@ def train(
         times["data"] = time.monotonic()
 
         # Train.
-        shown = {"log_every": trainer.log_every, "loggers": config.run.loggers, "config": config.to_dict()}
-        log = MetricsLog(folder.path, resume_step=resumed_at, **shown)
+        loggers, every = config.run.loggers, trainer.log_every
+        log = MetricsLog(folder.path, resume_step=resumed_at, log_every=every, loggers=loggers, config=config.to_dict())
         opened.enter_context(log)
         trainer.fit(log)
         # The probe belongs to the last weights, not to the best.
