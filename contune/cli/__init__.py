@@ -27,7 +27,6 @@ app = Typer(
     add_completion=False,
 )
 
-
 Arguments = Annotated[
     list[str] | None,
     Argument(
