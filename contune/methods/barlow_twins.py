@@ -40,10 +40,11 @@ def barlow_twins_loss(z1_BD: Tensor, z2_BD: Tensor, *, redundancy: float = 0.005
     z1_BD, z2_BD = z_2BD = standardized_views(z1_BD, z2_BD)
     num, dim = z1_BD.shape
     C_D = (z1_BD * z2_BD).mean(dim=0)
-    invariance: Tensor = (1 - C_D).square().sum()
+    invariance = (1 - C_D).square().sum()
     if has_many_dimensions(num, dim):
         gram1_BB, gram2_BB = z_2BD @ z_2BD.mT / num
         redundant = (gram1_BB * gram2_BB).sum() - C_D.square().sum()
     else:
         redundant = off_diagonal(z1_BD.T @ z2_BD / num).square().sum()
-    return invariance + redundancy * redundant
+    loss: Tensor = invariance + redundancy * redundant
+    return loss
