@@ -16,8 +16,7 @@ from contune.files import expanded
 PREFIX = "hf:"
 FILES = ["config.json", "model.safetensors", "encoder.safetensors", "classifier.safetensors"]
 """What is downloaded of an export. An upload replaces all of them, so that two exports never mix."""
-LIST = "models.json"
-"""Lists the collection, with checksums."""
+LIST = "models.json"  # of the collection, with checksums
 LOG_IN = "set HF_TOKEN, or run `hf auth login`"
 
 

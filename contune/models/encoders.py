@@ -79,15 +79,12 @@ def _create(name: str, channels: int, image_size: int, norm: str) -> nn.Module:
         options["norm_layer"] = partial(device.timm.layers.GroupNorm, num_groups=8)
     if name == RESNET_MINI:
         name, options = "resnet18", options | MINI
-    model: nn.Module
-    if name.startswith("resnet"):
-        # The authors' ResNets, like torchvision's, start their residual branches at full strength.
-        model = device.timm.create_model(name, zero_init_last=False, **options)
-    else:
-        try:
-            model = device.timm.create_model(name, img_size=image_size, **options)
-        except TypeError:  # convolutional models take any size and no such argument
-            model = device.timm.create_model(name, **options)
+    # The authors' ResNets, like torchvision's, start their residual branches at full strength.
+    own = {"zero_init_last": False} if name.startswith("resnet") else {"img_size": image_size}
+    try:
+        model: nn.Module = device.timm.create_model(name, **own, **options)
+    except TypeError:  # convolutional models take any size and no such argument
+        model = device.timm.create_model(name, **options)
     return model
 
 

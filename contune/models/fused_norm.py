@@ -59,8 +59,6 @@ _FUSED: dict[type[nn.Module], type[nn.Module]] = {
     _resnet.Bottleneck: _Bottleneck,
     _resnet.ResNet: _ResNet,
 }
-
-
 _PLAIN = {
     nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Identity, nn.Sequential, nn.MaxPool2d, nn.Linear,
     timm.layers.SelectAdaptivePool2d,
