@@ -26,11 +26,11 @@ from contune.experiments import (
     plan,
     verdicts,
 )
-from contune.experiments.catalogue import TITLES
 from contune.experiments.figures import make_figure
 from contune.experiments.plan import PAPER, Results
 from contune.experiments.tables import make_table, markdown_table, measure_of
 from contune.experiments.verdicts import NOT, NOT_RUN, OPEN, PARTLY, REPRODUCED, Finding, summary
+from contune.recipes.paper import TITLES
 from contune.recipes.ssl import ROWS
 from contune.report.statistics import FEW
 

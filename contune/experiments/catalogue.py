@@ -12,9 +12,8 @@ from contune.errors import check_known
 from contune.eval.measures import FAST, KNN, RECALL
 from contune.experiments.plan import CROSS_ENTROPY, PAPER, SUPCON, TCL, Experiment, PlanRow
 from contune.recipes import ssl
-from contune.recipes.paper import TABLE_1, TABLE_3, reported
+from contune.recipes.paper import TABLE_1, TABLE_3, TITLES, reported
 
-TITLES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "fmnist": "Fashion-MNIST", "imagenet100": "ImageNet-100"}
 RECIPES = {CROSS_ENTROPY: "ce", TCL: "tcl", "TCL auto": "tcl"}
 """The recipes that methods start from; all others start from SupCon's."""
 WHERE = "add data.path=FOLDER"

@@ -32,8 +32,7 @@ MOST_NAMED = 3
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
     "Differences in tables need three runs of both methods. If both have one run for each of the same seeds, they are "
-    "paired by seed. Otherwise all runs count, with Welch's interval. p: two-sided t-test of the difference, not "
-    "corrected for several tests."
+    "paired by seed. Otherwise all runs count, with Welch's interval."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
@@ -116,7 +115,7 @@ def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
-    """Methods over many runs: means with intervals; below, differences and their tests, by every shared measure."""
+    """Methods over many runs: means with intervals; below, differences, by every shared measure."""
     differ, pairs = protocols_differ(outcomes) and not experiment.measures, compared(outcomes)
     measures = experiment.measures or (TOP1, *([FAST] if differ else []), KNN)
     shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
@@ -136,13 +135,7 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
         cells[f"{shot} %"] = [*texts, *[NOTHING] * len(pairs)]
     counts = [dict.fromkeys(str(len(each.results)) for each in (upper, lower)) for lower, upper in pairs]
     cells["runs"] = [*(str(len(each.results)) for each in outcomes), *map(" and ".join, counts)]
-    notes = [*_notes(outcomes, measures), *([DIFFERENCES] if pairs else [])]
-    if shots:
-        return cells, [*notes, SHOTS]
-    tested = [upper.difference(lower, measures[0]) for lower, upper in pairs]
-    texts = [NOTHING if found is None or found.shown is None else f"{found.p:.2g}" for found in tested]
-    cells[f"p, {measure_of(outcomes, measures[0])}"] = [*[NOTHING] * len(outcomes), *texts]
-    return cells, notes
+    return cells, [*_notes(outcomes, measures), *([DIFFERENCES] if pairs else []), *([SHOTS] if shots else [])]
 
 
 def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:

@@ -1,4 +1,4 @@
-"""Confidence intervals and tests: over a few runs, over pairs of runs, and of a share of images."""
+"""Confidence intervals: over a few runs, over pairs of runs, and of a share of images."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from typing import NamedTuple
 
 FEW = 3
-"""Fewer values say too little about how they differ: no text or figure shows an interval or p-value of them."""
+"""Fewer values say too little about how they differ: no text or figure shows an interval of them."""
 
 
 class Spread(NamedTuple):
@@ -15,24 +15,18 @@ class Spread(NamedTuple):
     mean: float
     half: float | None = None
     """None for a single value."""
-    p: float = 1.0
-    """Whether the mean may be 0: the two-sided p-value of the t-test, 1 for a single value."""
     num: int = 1
     """How many values."""
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """With an interval by Student's t, which is wide for few values.
-
-        If all values are equal, the test has no spread to work with: p is 1 where they are 0, and else 0.
-        """
+        """With an interval by Student's t, which is wide for few values."""
         if len(values) == 1:
             return cls(values[0])
         from scipy.stats import t  # type: ignore[import-untyped]  # comes with scikit-learn, without stubs
 
-        center, error, freedom = mean(values), stdev(values) / sqrt(len(values)), len(values) - 1
-        p = 2 * float(t.sf(abs(center) / error, freedom)) if error else float(center == 0)
-        return cls(center, float(t.ppf(0.975, freedom)) * error, p, len(values))
+        error = stdev(values) / sqrt(len(values))
+        return cls(mean(values), float(t.ppf(0.975, len(values) - 1)) * error, len(values))
 
     @property
     def shown(self) -> float | None:
@@ -52,9 +46,8 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Spread:
     """mean(a) − mean(b) of runs that are not paired, at least two of each, with the interval of Welch's t-test."""
     from scipy.stats import ttest_ind
 
-    test = ttest_ind(a, b, equal_var=False)
-    low, high = test.confidence_interval(0.95)
-    return Spread((low + high) / 2, float(high - low) / 2, float(test.pvalue), min(len(a), len(b)))
+    low, high = ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    return Spread((low + high) / 2, float(high - low) / 2, min(len(a), len(b)))
 
 
 def wilson_interval(percent: float, num: int) -> tuple[float, float]:

@@ -28,17 +28,17 @@ def text_of(runs: list[ComparedRun]) -> str:
 def test_means_intervals_and_paired_tests() -> None:
     text = text_of([*TCL, *SUPCON])
     assert "92.17 ± 3.13" in text
-    # scipy's ttest_rel: p = 0.02627, from 0.308 to 1.826
-    assert "TCL minus SupCon fast probe +1.07 ± 0.76 0.026 3" in text
+    # scipy's ttest_rel: from 0.308 to 1.826
+    assert "TCL minus SupCon fast probe +1.07 ± 0.76 3" in text
 
 
 def test_only_seeds_that_both_have_are_compared() -> None:
     late = compared_run("late", "method.name=supcon", seed=2, linear=93.0)
-    assert "TCL minus SupCon fast probe +0.50 – 1" in text_of([*TCL, late])
+    assert "TCL minus SupCon fast probe +0.50 1" in text_of([*TCL, late])
     assert "cannot be compared" in text_of([*TCL, compared_run("other", "method.name=supcon", seed=9)])
     unfinished = compared_run("tcl/seed0", "method.k1=4000", seed=0, linear=None)
     text = text_of([unfinished, *TCL[1:], *SUPCON])
-    assert "TCL minus SupCon fast probe +1.10 – 2" in text
+    assert "TCL minus SupCon fast probe +1.10 2" in text
     assert "not finished: 7.2 of 100 epochs" in text
 
 
@@ -56,7 +56,7 @@ def test_a_method_that_trains_a_classifier_is_judged_by_it() -> None:
     ]
     text = text_of([*classified, *SUPCON])
     assert "89.10 ± 2.62 95.00 ± 0.00" in text
-    assert "Cross-entropy minus SupCon classifier or fast probe −2.00 ± 0.00 0 3 fast probe +3.90 ± 2.62" in text
+    assert "Cross-entropy minus SupCon classifier or fast probe −2.00 ± 0.00 3 fast probe +3.90 ± 2.62" in text
     assert "Classifier or probe" not in text_of([*TCL, *SUPCON])
 
 

@@ -1,4 +1,4 @@
-"""Intervals and tests against scipy."""
+"""Intervals against scipy."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,6 @@ def test_the_paired_test_is_scipys(a: list[float], data: st.DataObject) -> None:
     found = Spread.of(np.subtract(a, b).tolist())
     if np.std(np.subtract(a, b)) > 1e-6:
         expected = stats.ttest_rel(a, b)
-        assert found.p == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-9)
         interval = expected.confidence_interval(0.95)
         assert (found.mean - (found.half or 0), found.mean + (found.half or 0)) == pytest.approx(interval, rel=1e-5)
 
@@ -35,7 +34,6 @@ def test_the_paired_test_is_scipys(a: list[float], data: st.DataObject) -> None:
 def test_few_and_equal_values() -> None:
     assert (Spread.of([5.0]), str(Spread.of([5.0]))) == (Spread(5.0, None), "5.00")
     assert [str(Spread.of(values)) for values in ([5.0, 6.0], [5.0, 5.0, 5.0])] == ["5.50", "5.00 ± 0.00"]
-    assert [Spread.of(values).p for values in ([-1.0], [0.0, 0.0], [1.0, 1.0])] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(("hits", "num"), [(0, 10), (10, 10), (48, 60), (999, 1000)])
