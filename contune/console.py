@@ -139,7 +139,7 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
     Call what is yielded with the index of a job and its progress.
     """
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
-    time_left = TimeRemainingColumn()
+    time_left = TimeRemainingColumn(compact=True)
     bar = Progress(
         TextColumn(f"{{task.description:<{max([10, *map(len, names)])}}}"),
         BarColumn(bar_width=16),

@@ -72,10 +72,6 @@ class RunFolder:
         write_atomic(self.result_file, json.dumps(result, indent=2) + "\n")
 
 
-def seed_folder(folder: Path, seed: int) -> Path:
-    return folder / f"seed{seed}"
-
-
 def seed_folders(folder: Path) -> list[Path]:
     """Run folders inside `folder`, as `contune train --seeds` and `experiment` name them, sorted by name and seed."""
     matches = {path: _SEED_FOLDER.fullmatch(path.name) for path in folder.glob("*/")}

@@ -14,7 +14,7 @@ from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
 from contune.files import atomic_file, check_like, check_new_folder, check_out, write_atomic
-from contune.run import RunFolder, seed_folder
+from contune.run import RunFolder
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -41,8 +41,8 @@ def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
 
 def test_runs_of_several_seeds(tmp_path: Path) -> None:
     for seed in (10, 2):
-        seed_folder(tmp_path, seed).mkdir(parents=True)
-        Config().save(seed_folder(tmp_path, seed) / "config.json")
+        (tmp_path / f"seed{seed}").mkdir(parents=True)
+        Config().save(tmp_path / f"seed{seed}" / "config.json")
     assert [run.path.name for run in RunFolder(tmp_path).runs()] == ["seed2", "seed10"]
     assert [run.path for run in RunFolder(tmp_path / "seed2").runs()] == [tmp_path / "seed2"]
     with pytest.raises(UserError, match="seed2"):

@@ -79,14 +79,13 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
     _, _, config, name = parse_choice(arguments)
     from contune.report import train_and_report
     from contune.report.statistics import FEW, Spread
-    from contune.run import seed_folder
     from contune.training.many import Job, run_many
 
     jobs = []
     for seed in seeds:
         _, _, own, own_name = parse_choice([*arguments, f"run.seed={seed}"])
         default = Path("runs") / (name if seed == config.run.seed else own_name)
-        jobs.append(Job(own, default if out is None else seed_folder(out, seed), f"seed {seed}", train_and_report))
+        jobs.append(Job(own, default if out is None else out / f"seed{seed}", f"seed {seed}", train_and_report))
     results, keys = run_many(jobs, parallel), ("linear_top1", "knn_top1")
     finished = [result for result in results if "error" not in result]
     rows = []

@@ -117,16 +117,11 @@ def evaluate(
             probed = spec.build().to(test_MD.device)
             probed.load_state_dict(encoder.state_dict())
         with progress("probe", settings.linear_epochs, unit="epoch") as advance:
-            linear = probes.train_linear(
-                probed, train, augmenter, test_MD.shape[1], num_classes, advance=advance, **how
-            )
+            sizes = test_MD.shape[1], num_classes
+            linear = probes.train_linear(probed, train, augmenter, *sizes, advance=advance, **how)
         if authors:
-            add(
-                "linear-authors",
-                linear(probes.extract_features(probed, test, spec, autocast=autocast)),
-                policy=policy,
-                **sgd,
-            )
+            changed_MD = probes.extract_features(probed, test, spec, autocast=autocast)
+            add("linear-authors", linear(changed_MD), policy=policy, **sgd)
         else:
             add("linear", linear(test_MD), policy=policy, **sgd)
             layers["linear"] = linear.weight.detach(), linear.bias.detach()

@@ -275,7 +275,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ci": Experiment(
         title="Cross-entropy, SupCon and TCL over seeds, CIFAR-100",
-        summary="Five seeds of cross-entropy, SupCon and TCL, CIFAR-100, ResNet-18: intervals and paired tests.",
+        summary="Five seeds of cross-entropy, SupCon and TCL, CIFAR-100, ResNet-18: with intervals.",
         rows=(_row("cifar100", CROSS_ENTROPY), _row("cifar100", SUPCON), _row("cifar100", TCL, paper=77.5)),
         overrides=("model.encoder=resnet18",),
         num_seeds=5,
@@ -284,7 +284,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ci-digits": Experiment(
         title="Cross-entropy, SupCon and TCL over seeds, handwritten digits, 10 epochs",
-        summary="The same over five seeds on handwritten digits: intervals and paired tests; a CPU, four minutes.",
+        summary="The same over five seeds on handwritten digits: with intervals; a CPU, four minutes.",
         rows=tuple(_row("digits", method) for method in (CROSS_ENTROPY, SUPCON, TCL)),
         overrides=("optim.epochs=10",),
         num_seeds=5,
@@ -330,24 +330,27 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
         notes=("Classes have 90 to 4 training images. " + BALANCES,),
     ),
-    "photos": Experiment(
-        title="TCL with a classifier against cross-entropy, photos, from scratch",
-        summary=f"The recipe `images` against cross-entropy and SupCon on your labeled images, three seeds; {WHERE}.",
-        rows=_photos("images", "Untrained encoder"),
-        num_seeds=3,
-        layout="seeds",
-        measures=(FAST, KNN, RECALL),
-        notes=(OF_PHOTOS.format("images"),),
-    ),
-    "photos-finetune": Experiment(
-        title="TCL with a classifier against cross-entropy, photos, from pretrained weights",
-        summary=f"The same from pretrained weights, against frozen features; {WHERE} model.weights=WEIGHTS.",
-        rows=_photos("images-finetune", "Frozen encoder"),
-        num_seeds=3,
-        layout="seeds",
-        measures=(FAST, KNN, RECALL),
-        notes=(OF_PHOTOS.format("images-finetune"),),
-    ),
+    **{
+        name: Experiment(
+            title=f"TCL plus cross-entropy against cross-entropy, photos, {start}",
+            summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
+            rows=_photos(recipe, untrained),
+            num_seeds=3,
+            layout="seeds",
+            measures=(FAST, KNN, RECALL),
+            notes=(OF_PHOTOS.format(recipe),),
+        )
+        for name, recipe, start, untrained, more in (
+            ("photos", "images", "from scratch", "Untrained encoder", ""),
+            (
+                "photos-finetune",
+                "images-finetune",
+                "from pretrained weights",
+                "Not fine-tuned",
+                " model.weights=WEIGHTS",
+            ),
+        )
+    },
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",
         summary=f"TCL without labels and SimCLR, each with two and three views, and k2 = 1; 200 epochs; {WHERE}.",
@@ -375,12 +378,8 @@ EXPERIMENTS: dict[str, Experiment] = {
                 overrides=(f"method.projector_dim={dim}",),
                 reported={PAPER: top1},
             )
-            for name, dim, top1 in (
-                ("arb", 2048, 69.6),
-                ("arb", 256, 68.2),
-                ("barlow-twins", 2048, 69.2),
-                ("barlow-twins", 256, 57.9),
-            )
+            for name, papers in (("arb", {2048: 69.6, 256: 68.2}), ("barlow-twins", {2048: 69.2, 256: 57.9}))
+            for dim, top1 in papers.items()
         ),
     ),
     **{

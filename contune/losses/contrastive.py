@@ -1,13 +1,15 @@
-"""The tuned contrastive loss, its special cases SupCon and NT-Xent, and the related SINCERE, ε-SupInfoNCE and DCL."""
+"""The tuned contrastive loss, its special cases SupCon and NT-Xent, and the losses that papers compare with them."""
 
 from collections.abc import Callable
 from inspect import signature
 from typing import Any, Literal, TypedDict, Unpack
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contune.errors import check_known
-from contune.kernels import LossSettings
+from contune.kernels import LossSettings, normalized
 from contune.losses import dispatch
 
 Number = float | Literal["auto"]
@@ -171,6 +173,53 @@ def dcl_loss(
         loss_i = - mean over positives p of log(exp(s_ip / τ) / Σ_n exp(s_in / τ))
     """
     return dispatch.pair_loss(z, labels, LossSettings(temperature, 0.0, 1.0, "dcl"), **others)
+
+
+def npair_loss(
+    z: Tensor, labels: Tensor | None = None, *, temperature: float = 0.1, **arguments: Unpack[_Arguments]
+) -> Tensor:
+    """Multi-class N-pair loss (Sohn 2016, equation 6), with any number of positives per anchor.
+
+        for each anchor i with a positive and a negative:
+            loss_i = mean over positives p of log(1 + Σ_n exp((s_in - s_ip) / τ))
+
+    Each positive competes with the negatives alone, never with the other positives. That is `sincere_loss`, which was
+    found later. Sohn uses raw dot products (`normalize=False, temperature=1`) and one pair per class in a batch.
+    """
+    return sincere_loss(z, labels, temperature=temperature, **arguments)
+
+
+def triplet_loss(
+    z: Tensor,
+    labels: Tensor | None = None,
+    *,
+    positives: Tensor | None = None,
+    margin: float = 0.3,
+    normalize: bool = True,
+    reduction: str = "mean",
+) -> Tensor:
+    """Batch-hard triplet loss (Hermans et al. 2017, equation 5) on Euclidean distances.
+
+        for each anchor i with a positive and a negative:
+            loss_i = max(0, margin + distance to its farthest positive - distance to its nearest negative)
+
+    Arguments as in `tcl_loss`; weights only say who is positive.
+    """
+    dispatch.check_number("margin", margin)
+    check_known("reduction", reduction, dispatch.CHOICES["reduction"])
+    z, labels, positives, *_ = dispatch.check_pairs(z, labels, positives)
+    positive_NN = (positives.to(z.device) if labels is None else dispatch.overlap(labels, labels)) > 0  # one is given
+    itself_NN = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    positive_NN, negative_NN = positive_NN & ~itself_NN, ~(positive_NN | itself_NN)
+    with torch.autocast(z.device.type, enabled=False):
+        z_ND, _ = normalized(z, normalize)
+        # Not through a matrix product: near-duplicates would lose their distance to rounding.
+        distance_NN = torch.cdist(z_ND, z_ND, compute_mode="donot_use_mm_for_euclid_dist")
+        usable_N = positive_NN.any(dim=1) & negative_NN.any(dim=1)
+        farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)
+        nearest_N = distance_NN.masked_fill(~negative_NN, torch.finfo(z_ND.dtype).max).amin(dim=1)
+        loss_N = torch.where(usable_N, F.relu(margin + farthest_N - nearest_N), 0.0)
+        return dispatch.reduce_anchors(loss_N, usable_N, reduction, dispatch.POSITIVE_AND_NEGATIVE)
 
 
 class _LossModule(nn.Module):

@@ -33,10 +33,8 @@ class DCL(SoftmaxMethod):
     function = staticmethod(losses.dcl_loss)
 
 
-class NPair(SoftmaxMethod):
-    """Compares each positive pair with all negatives of its anchor (Sohn 2016)."""
-
-    function, gathers = staticmethod(losses.npair_loss), True
+class NPair(SINCERE):
+    """Compares each positive pair with all negatives of its anchor (Sohn 2016): the formula of SINCERE."""
 
 
 class SupCon(SoftmaxMethod):

@@ -52,7 +52,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Spread:
 
 def wilson_interval(percent: float, num: int) -> tuple[float, float]:
     """The 95 % interval of a share of `num` images, in percent (Wilson 1927); valid at 0 and 100 too."""
-    z, p = 1.96, percent / 100
-    middle = (p + z**2 / (2 * num)) / (1 + z**2 / num)
-    half = z * sqrt(p * (1 - p) / num + z**2 / (4 * num**2)) / (1 + z**2 / num)
-    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
+    from scipy.stats import binomtest
+
+    low, high = binomtest(round(percent * num / 100), num).proportion_ci(0.95, method="wilson")
+    return 100 * low, 100 * high
