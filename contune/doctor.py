@@ -166,8 +166,7 @@ def k1_at(r: float, config: Config, labels_N: Tensor | None) -> float:
 def about_k1(setup: Setup) -> Iterator[Finding]:
     """Whether the run has enough steps to undo what a large k1 does first: draw all embeddings together.
 
-    If all pairs have about the same similarity s, as in an untrained network, k1's term of the denominator
-    (equation 9) is r exp(-s - s/τ) times the other terms, with
+    If all similarities are about 0, as in an untrained network, k1's term of the denominator is r times the others:
 
         r = k1 P / (P + k2 N)        for the P positives and N negatives of an anchor
 

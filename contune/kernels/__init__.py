@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-UNIT_BOUND = 1.01
-"""Upper bound of |similarity| for embeddings that were normalized and then rounded."""
 APART = ("dcl", "sincere")
 """Kinds of losses in which D has negatives only."""
 SHORTEST = 1e-12
@@ -37,7 +35,7 @@ class LossSettings(NamedTuple):
     kind: str = "out"
     """`out` or `in`: whether the mean over positives is outside or inside the logarithm. The others are like `out`.
 
-    `auto`: k1 is a multiple of P/A, the anchor's Σ_p exp(s/τ) over its Σ_p exp(-s), through which no gradient flows.
+    `auto`: k1 is a multiple of P/A for each anchor (README.md), through which no gradient flows.
     `dcl`: D has negatives only. `sincere`: and each positive adds its own exp(s/τ - ε).
     """
     epsilon: float = 0.0
@@ -122,18 +120,3 @@ def normalized(z_ND: Tensor, normalize: bool) -> tuple[Tensor, Tensor | None]:
 def without_autocast(device_type: str) -> AbstractContextManager[Any]:
     """torch's own context costs a small batch a tenth of its time even where there is no autocast to switch off."""
     return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
-
-
-def exponent_is_safe(num_columns: int, settings: LossSettings, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether exp(s/τ) and its sums fit `dtype` as they are. If not, backends subtract a maximum first.
-
-    The limits leave room for a factor of e^9 or more in the formula.
-    """
-    if not settings.normalize:
-        return False
-    limit = 700.0 if dtype == torch.float64 else 75.0
-    relative = settings.kind == "auto"
-    factor = max(settings.k2, 1.0 + settings.k1 if relative else 1.0)
-    attracted = UNIT_BOUND / settings.temperature + math.log(max(num_columns * factor, 2.0))
-    pulled = UNIT_BOUND + math.log(max(num_columns * (0.0 if relative else settings.k1), 2.0))
-    return max(attracted, pulled) < limit

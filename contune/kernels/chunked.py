@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contune.kernels import APART, LossSettings, Pairs, exponent_is_safe, normalized
+from contune.kernels import APART, LossSettings, Pairs, normalized
+from contune.kernels.dense import exponent_is_safe
 
 BLOCK_ELEMENTS = 2**19
 """Entries of the similarity matrix in memory at a time on a CPU: 2 MiB in float32, which stays in cache."""

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from contune.kernels import APART, LossSettings
 
+UNIT_BOUND = 1.01
+"""Upper bound of |similarity| for embeddings that were normalized and then rounded."""
+
 
 def loss_per_anchor(
     sim_RC: Tensor, weights_RC: Tensor, ignored_RC: Tensor | None, settings: LossSettings
@@ -84,3 +87,18 @@ def row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor | None = No
 
 def log_or_inf(x: float) -> float:
     return math.log(x) if x > 0 else -math.inf
+
+
+def exponent_is_safe(num_columns: int, settings: LossSettings, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether exp(s/τ) and its sums fit `dtype` as they are. If not, backends subtract a maximum first.
+
+    The limits leave room for a factor of e^9 or more in the formula.
+    """
+    if not settings.normalize:
+        return False
+    limit = 700.0 if dtype == torch.float64 else 75.0
+    relative = settings.kind == "auto"
+    factor = max(settings.k2, 1.0 + settings.k1 if relative else 1.0)
+    attracted = UNIT_BOUND / settings.temperature + math.log(max(num_columns * factor, 2.0))
+    pulled = UNIT_BOUND + math.log(max(num_columns * (0.0 if relative else settings.k1), 2.0))
+    return max(attracted, pulled) < limit

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from contune.device import HAS_TRITON, interprets_triton
-from contune.kernels import LossSettings, Pairs, exponent_is_safe
+from contune.kernels import LossSettings, Pairs
+from contune.kernels.dense import exponent_is_safe
 
 LOG2_E = math.log2(math.e)
 SORT_FROM = 4096

@@ -33,7 +33,7 @@ class Coefficients(NamedTuple):
     P_RC: Tensor
     """exp(s_ip / τ) / D for a positive (equation 13)."""
     Y_RC: Tensor
-    """τ k1 exp(-s_ip) / D for a positive (equation 14)."""
+    """The part of k1's term for a positive (equation 14)."""
     N_RC: Tensor
     """P_in = k2 exp(s_in / τ) / D for a negative (equation 15)."""
 
@@ -141,9 +141,8 @@ def coefficients(
 ) -> Coefficients:
     """Lemma 2 of the paper (equations 11 to 15), each term as an (N, N) matrix; arguments as in `tcl_loss`.
 
-        for each anchor i that has a positive:
-            D = Σ_p exp(s_ip / τ) + k1 Σ_p exp(-s_ip) + k2 Σ_n exp(s_in / τ)
-            for each positive p: X_ip = 1 / |P(i)|; P_ip = exp(s_ip / τ) / D; Y_ip = τ k1 exp(-s_ip) / D
+        for each anchor i that has a positive, with D as in `tcl_loss`:
+            for each positive p: X_ip = 1 / |P(i)|; P_ip = exp(s_ip / τ) / D; Y_ip from the term of k1
             for each negative n: P_in = k2 exp(s_in / τ) / D
             dL_i/dz_i = (1/τ) (Σ_p (P_ip - X_ip - Y_ip) z_p + Σ_n P_in z_n)
 
