@@ -13,7 +13,6 @@ Triton. These two have the same functions, which `autograd` calls:
 Shapes: R anchors (rows), C candidates (columns), D embedding size.
 """
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
