@@ -64,7 +64,7 @@ def main() -> None:
     """Run a command. Bad input prints one sentence and exits with code 2, a bug with code 1, SIGTERM with code 75."""
     # Before torch loads: waiting threads spin for microseconds, not milliseconds, and then sleep. Otherwise they burn
     # the time that a busy neighbor leaves. Sleeping at once costs 40 % of a step (benchmarks/results/cpu-busy.json).
-    os.environ.setdefault("GOMP_SPINCOUNT", "4000")
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     rank, who = 0, ""
     try:
         rank = parse(os.environ.get("RANK", "0"), int, "RANK")
