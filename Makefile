@@ -40,7 +40,9 @@ docs: $(BIN)/.base
 	cd docs && ../$(BIN)/python -m website --reference
 
 site site-serve: export NO_MKDOCS_2_WARNING = 1
-site site-serve: export REPOSITORY = $(shell git remote get-url origin 2>/dev/null)
+# The link to the repository: origin as a web address, or none if origin is a local folder.
+site site-serve: export REPOSITORY = $(shell git remote get-url origin 2>/dev/null | \
+	sed -nE 's,\.git$$,,; s,^(https?://|ssh://git@|git@)([^:/]+)[:/],https://\2/,p')
 site: $(BIN)/.docs
 	cd docs && ../$(BIN)/python -m website
 	$(BIN)/mkdocs build --strict

@@ -19,7 +19,7 @@ _BOOLS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false
 
 
 def ranged(
-    default: float | None, *, low: float | None = None, above: float | None = None, high: float | None = None
+    default: float | str | None, *, low: float | None = None, above: float | None = None, high: float | None = None
 ) -> Any:
     """A number field: at least `low`, strictly above `above`, at most `high`."""
     return field(default=default, metadata={"low": low, "above": above, "high": high})

@@ -49,12 +49,12 @@ def test_version_and_recipes() -> None:
     assert set(RECIPES) <= listed
     fewer = succeed("recipes", "fmnist").out
     assert ("fmnist-tcl" in fewer, "cifar" in fewer) == (True, False)
-    assert ["method.k1", "500", "5000"] in [line.split() for line in succeed("recipes", "digits-tcl").out.splitlines()]
+    assert ["method.k1", "500", "auto"] in [line.split() for line in succeed("recipes", "digits-tcl").out.splitlines()]
 
 
 def test_settings_are_listed_with_type_default_and_a_sentence() -> None:
     printed = succeed("settings").out
-    for key, value in {"optim.lr": "0.1", "method.k1": "5000", "data.path": "none", "run.report": "true"}.items():
+    for key, value in {"optim.lr": "0.1", "method.k1": "auto", "data.path": "none", "run.report": "true"}.items():
         assert re.search(rf"^{key}={value}  \(.+\)\n    \w+ \w+", printed, re.MULTILINE)
     assert {line.split("=")[0] for line in printed.splitlines()[::2]} == set(KEYS)
     assert [line.split()[0] for line in succeed("settings", "optim.lr").out.splitlines()[::2]] == ["optim.lr=0.1"]

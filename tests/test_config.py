@@ -52,7 +52,7 @@ def test_the_method_comes_first_and_brings_its_settings() -> None:
     assert simclr == {"name": "simclr", **expected}
     config = Config().override(["method.k1=3"]).override(["method.name=tcl"])
     assert config.to_dict()["method"]["k1"] == 3.0
-    assert config.override(["method.name=supcon"]).override(["method.name=tcl"]).to_dict()["method"]["k1"] == 5000.0
+    assert config.override(["method.name=supcon"]).override(["method.name=tcl"]).to_dict()["method"]["k1"] == "auto"
 
 
 @pytest.mark.parametrize(

@@ -70,4 +70,3 @@ def test_every_method_without_labels_has_a_recipe_for_a_cpu() -> None:
         assert f"cifar100-{method}" in RECIPES
         assert (config.data.name, config.model.encoder) == ("digits", "resnet-mini")
         assert not config.method.settings.needs_labels
-    assert RECIPES["digits-ssl"]() == RECIPES["digits-tcl-ssl"](), "another name"

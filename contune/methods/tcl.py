@@ -18,9 +18,9 @@ class TCL(SoftmaxMethod):
 
     @dataclass(kw_only=True)
     class Settings(SoftmaxMethod.Settings):
-        k1: float | Literal["auto"] = ranged(5000.0, low=0.0)
+        k1: float | Literal["auto"] = ranged("auto", low=0.0)
         """Values above 0 raise the gradient from hard positives. `auto` chooses one for each anchor in each step."""
-        k2: float | Literal["auto"] = ranged(1.0, low=0.0)
+        k2: float | Literal["auto"] = ranged("auto", low=0.0)
         """Values above 1 raise the gradient from hard negatives, which k1 lowers. `auto` is 1 + r."""
         r: float = ranged(0.3, low=0.0)
         """For `auto`: the size of k1's term relative to the positives' in the loss's denominator. 0 is SupCon."""

@@ -19,7 +19,7 @@ AUTO = ("method.k1=auto", "method.k2=auto")
 
 def digits() -> Config:
     """Handwritten digits, TCL, half a minute on a CPU: the default."""
-    return ssl.digits_base(views=2, epochs=20).override([*AUTO, "eval.start=true"])
+    return ssl.digits_base(views=2, epochs=20).override(["eval.start=true"])
 
 
 def digits_tcl() -> Config:
@@ -54,7 +54,7 @@ def images() -> Config:
             name="adamw", epochs=60, batch_images=64, balance="sampler", lr=1e-3, weight_decay=0.05, warmup_epochs=5
         ),
         eval=EvalConfig(start=True, every=5),
-    ).override([*AUTO, "method.cross_entropy=3"])
+    ).override(["method.cross_entropy=3"])
 
 
 def images_finetune() -> Config:
@@ -90,7 +90,6 @@ RECIPES: dict[str, Recipe] = {
     "digits-tcl": digits_tcl,
     "digits-supcon": digits_supcon,
     "digits-ce": digits_cross_entropy,
-    "digits-ssl": partial(ssl.recipe, "digits", "tcl-ssl"),
     "images": images,
     "images-finetune": images_finetune,
     "images-ssl": images_ssl,

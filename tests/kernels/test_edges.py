@@ -89,7 +89,7 @@ def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
 
 @closed_ways
 @pytest.mark.parametrize(
-    ("loss_of", "temperature"), zip([*EVERY_LOSS.values(), supcon_in], [0.01, 0.1, 0.1, 0.01, 0.01], strict=True)
+    ("loss_of", "temperature"), list(zip([*EVERY_LOSS.values(), supcon_in], [0.01, 0.1, 0.1, 0.01, 0.01], strict=True))
 )
 def test_equal_embeddings_are_no_special_case(way: Way, temperature: float, loss_of: LossOf) -> None:
     z, labels = rows(3).repeat(4, 1), torch.arange(12) % 2

@@ -27,7 +27,7 @@ from contune.training.trainer import Trainer
 FILE = Path(__file__).parent / "golden.json"
 GOLDEN = json.loads(FILE.read_text())
 NUM_STEPS = 200
-RECIPES = {"tcl": "digits-tcl", "tcl-ssl": "digits-ssl", "supcon": "digits-supcon", "cross-entropy": "digits-ce"}
+RECIPES = {"tcl": "digits-tcl", "tcl-ssl": "digits-tcl-ssl", "supcon": "digits-supcon", "cross-entropy": "digits-ce"}
 NO_RECIPE = ("triplet", "npair", "sincere", "eps-supinfonce", "dcl")
 ENGINES = ("eager", "graph", "fused", "compile")
 NOT_REPEATED = "compile"
