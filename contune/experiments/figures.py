@@ -4,6 +4,7 @@ Every accuracy has its 95 % interval: a thick bar over three or more runs, or a 
 """
 
 from collections.abc import Callable, Sequence
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -111,16 +112,18 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
     runs.set_xlabel(_label(outcomes, column))
     for differences in others:
         names: list[str] = []
+        only = len(pairs) == 1
         for lower, upper in pairs:
-            style = method_style(upper.row.method)
+            style, pair = method_style(upper.row.method), f"{upper.row.method} − {lower.row.method}"
             for other in experiment.measures or ((TOP1, FAST) if protocols_differ((lower, upper)) else (TOP1,)):
                 if (found := upper.difference(lower, other)) is not None:
                     _mark(differences, found.mean, len(names), style, found.shown or 0.0)
-                by = f", {measure_of(outcomes, other)}" if other != column else ""
-                names.append(f"{upper.row.method} − {lower.row.method}{by}")
+                measure = measure_of(outcomes, other)
+                names.append(measure if only else pair if other == column else f"{pair}, {measure}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
         _name_rows(differences, names)
-        differences.set_xlabel("difference, points\n(measured as on the left)")
+        words = pair.replace(" −", "\n−") + ", points" if only else "difference, points\n(measured as on the left)"
+        differences.set_xlabel(words)
     tick = _handle(MethodStyle("each run", MUTED, "|"))
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
 
@@ -257,8 +260,8 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
 def _with_legend(figure: Figure, title: str, handles: Sequence[Line2D | Patch]) -> Figure:
     """Title and legend on top, flush left."""
     legend = figure.legend(
-        handles=list(handles), title=title, loc="outside upper left", ncols=3, frameon=False, labelcolor=MUTED,
-        fontsize=9, handletextpad=0.5, columnspacing=1.4, alignment="left",
+        handles=list(handles), title=fill(title, 66), loc="outside upper left", ncols=3, frameon=False,
+        labelcolor=MUTED, fontsize=9, handletextpad=0.5, columnspacing=1.4, alignment="left",
     )  # fmt: skip
     legend.get_title().set(fontsize=13, fontweight="bold")
     return figure
