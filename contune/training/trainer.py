@@ -178,11 +178,12 @@ class Trainer:
         self.method.after_step(output)
         # To be measured at log points; each replay of a captured step writes to these tensors.
         self.measured = output.features_ND, output.state
-        metrics = {"loss": output.loss, **output.metrics}
+        # Detached: a loss that outlives its step keeps nodes of autograd, which are bound to the stream of that step.
+        metrics = {name: value.detach() for name, value in {"loss": output.loss, **output.metrics}.items()}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
         return metrics | {
-            engine.CHECKED: torch.stack([output.loss.detach().float(), engine.largest_gradient(self.method)])
+            engine.CHECKED: torch.stack([metrics["loss"].float(), engine.largest_gradient(self.method)])
         }
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:

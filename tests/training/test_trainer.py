@@ -10,6 +10,7 @@ from torch import Tensor
 
 from contune.data import load_dataset
 from contune.methods.tcl import TCL
+from contune.training.trainer import Trainer
 
 RUN = ("digits", "optim.epochs=1", "eval.linear=none")
 SMALL = (*RUN, "data.val_fraction=0.9", "optim.batch_images=16", "run.log_every=1")
@@ -50,6 +51,21 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
     seen.clear()
     train(tmp_path / "b", *LARGER, "optim.balance=sampler", "data.images_per_class=4")
     assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen), "all classes"
+
+
+def test_a_step_leaves_no_autograd_graph_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A captured step would otherwise wait for the streams of the eager steps before it."""
+    take_step, returned = Trainer.take_step, list[Tensor]()
+
+    def watched(self: Trainer, *batch: Any) -> dict[str, Tensor]:
+        metrics = take_step(self, *batch)
+        returned.extend(metrics.values())
+        return metrics
+
+    monkeypatch.setattr(Trainer, "take_step", watched)
+    train(tmp_path / "run", *SMALL)
+    assert returned
+    assert not any(value.requires_grad for value in returned)
 
 
 def test_the_online_probe_learns_and_leaves_the_encoder_alone(tmp_path: Path) -> None:
