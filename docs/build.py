@@ -17,6 +17,7 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "results.md"
 RESULTS = ROOT / "results"
 BENCHMARKS = ROOT / "benchmarks" / "results"
+VERDICTS = "[All verdicts](docs/results.md#which-claims-hold)."
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -27,10 +28,11 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    papers, _, _ = summary(findings).removeprefix("We list ").partition(" Of our")
+    papers, _, _ = summary(findings).removeprefix("We list ").partition(". Of our")
+    claims = f"**The paper's claims.** Of {papers.replace(' claims of the paper:', ':')}. {VERDICTS}"
     blocks = {
         "numbers": why(BENCHMARKS),
-        "verdict": verdict(findings, f"**The paper's claims.** Of {papers.replace(' claims of the paper:', ':')}"),
+        "verdict": verdict(findings, claims),
         "results": results_table(results, "CIFAR-100"),
     }
     readme = README.read_text()

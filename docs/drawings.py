@@ -91,6 +91,7 @@ def draw_pull(path: Path) -> None:
             figure.text(x, 0.725, title, fontsize=12)
             axes.set_xlabel(label)
         left.axhline(0, color=MUTED, linewidth=1)
+        left.set_ylabel("gradient of the loss × τ")
         left.text(-0.2, -0.08, "below zero: pushed away", fontsize=9, color=MUTED, va="top")
         figure.legend(*right.get_legend_handles_labels(), ncols=4, frameon=False, loc=(0.07, 0.8), handlelength=3)
         figure.text(0.075, 0.91, SETTING, fontsize=9.5, color=MUTED)
@@ -100,8 +101,8 @@ def draw_pull(path: Path) -> None:
 NUM_POSITIVES, NUM_NEGATIVES, TEMPERATURE = 4, 251, 0.1
 OTHER_POSITIVES, NEGATIVES = 0.5, 0.0
 SETTING = (
-    f"Gradient of one anchor's loss with {NUM_POSITIVES} positives at similarity {OTHER_POSITIVES:g} and "
-    f"{NUM_NEGATIVES} negatives at {NEGATIVES:g}, one of them moved; τ = {TEMPERATURE:g}"
+    f"An anchor with {NUM_POSITIVES} positives at similarity {OTHER_POSITIVES:g} and {NUM_NEGATIVES} negatives at "
+    f"{NEGATIVES:g} (τ = {TEMPERATURE:g}). One positive or one negative moves along the axis."
 )
 TCL, SUPCON = method_style("tcl"), method_style("supcon")
 CURVES: tuple[tuple[MethodStyle, Any, float, float], ...] = (

@@ -31,14 +31,14 @@ OTHERS = (
     "an online probe; its number for ARB is from ARB's authors."
 )
 BALANCES = (
-    "Sampler: each batch has equally many images of each class in it, and rare classes come as often as others. "
+    "Sampler: a batch has the same number of images of each of its classes, and all classes are drawn equally often. "
     "Weights: anchors from rare classes have a larger weight in the loss. The probes learn from the same images, "
     "without weights."
 )
 OF_PHOTOS = (
     "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Cross-entropy has weight 3, and each batch "
-    "has at least four images of a class. The baseline has cross-entropy alone and random batches, so the difference "
-    "includes the effect of the batches."
+    "has at least four images of every class in it. The baseline has cross-entropy alone and random batches. So the "
+    "difference includes the effect of the batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),

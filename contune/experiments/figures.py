@@ -1,6 +1,6 @@
 """The figures of experiments, one function per layout. Filled marks are ours, open ones are numbers that others report.
 
-Every accuracy has its 95 % interval: a thick bar over three or more runs, or a thin one over the images of one.
+Every accuracy has its 95 % interval: a thick bar over three or more seeds, or a thin one over the images of one run.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from contune.report.style import INK, LINE, MUTED, STYLE, MethodStyle, method_st
 WIDTH = 8.2
 """Inches."""
 THICK, THIN = 2.0, 0.9
-"""Widths of bars: over runs, and over images."""
+"""Widths of bars: over seeds, and over images."""
 OTHERS = ("s", "^")
 """Marks of numbers that others report, of whom there are two at most."""
 DASHED = (0, (4, 2))
@@ -40,7 +40,7 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
     rows = sorted(outcomes, key=lambda each: (each.row.is_baseline, -heights.get(each.row.title, 0.0)))
     figure, (axes,) = _panels(1, 1.2 + 0.36 * len(rows))
     names = dict.fromkeys(name for each in rows for name in each.row.reported)
-    sources = {name: MethodStyle(f"open: {name}", MUTED, marker) for name, marker in zip(names, OTHERS, strict=False)}
+    sources = {name: MethodStyle(f"hollow: {name}", MUTED, marker) for name, marker in zip(names, OTHERS, strict=False)}
     for y, each in enumerate(rows):
         style = MethodStyle(each.row.title, INK, "o")
         if each.results and not each.row.is_baseline:
@@ -158,7 +158,7 @@ def gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Fig
         half = spread.shown or 0.0
         panels["accuracy"].axhspan(spread.mean - half, spread.mean + half, color=LINE, zorder=0)
         panels["accuracy"].axhline(spread.mean, color=red.color, linewidth=1.4, linestyle=DASHED, zorder=1)
-        handles += [Patch(color=LINE, label=f"{SUPCON}, 95 % interval over runs")] if half else []
+        handles += [Patch(color=LINE, label=f"{SUPCON}, 95 % interval over seeds")] if half else []
     for name, title, label in (
         ("runs", f"in each run ({_conditions(outcomes)})", f"mean {GRADIENTS[key]}"),
         ("relative", f"compared with {SUPCON} on the same batches", f"difference from {SUPCON}'s, %"),
@@ -204,7 +204,7 @@ def _marks(
     axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *,
     papers: float | None = None, vertical: bool = False,
 ) -> None:  # fmt: skip
-    """Our accuracy with its interval over runs, of fewer than three over images; the paper's at the place `papers`."""
+    """Our accuracy with its interval over seeds, of fewer than three over images; the paper's at the place `papers`."""
     if (spread := outcome.accuracy(column)) is not None:
         half: Any = spread.shown
         if half is None:
@@ -225,12 +225,12 @@ def _name_rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _conditions(outcomes: Sequence[Outcome]) -> str:
-    """`100 epochs, 1–5 runs`: what decides how much an accuracy means."""
+    """`100 epochs, 1–5 seeds`: what decides how much an accuracy means."""
     epochs = {result["epochs"] for each in outcomes for result in each.results if result["epochs"]}
-    runs = {len(each.trained) for each in outcomes if each.trained}
+    seeds = {each.num_seeds for each in outcomes if each.trained}
     texts = [
         f"{'–'.join(map(str, sorted({min(found), max(found)})))} {noun}{'' if found == {1} else 's'}"
-        for found, noun in ((epochs, "epoch"), (runs, "run"))
+        for found, noun in ((epochs, "epoch"), (seeds, "seed"))
         if found
     ]
     return ", ".join(texts)
@@ -252,9 +252,9 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
     """What the bars mean, and of top-1 the open marks, as far as there are any."""
     papers = column == TOP1 and any(PAPER in each.row.reported for each in outcomes)
     halves = {spread.shown is None for each in outcomes if (spread := each.accuracy(column)) is not None}
-    bars = ((False, THICK, "95 % interval over runs"), (True, THIN, "1 or 2 runs: 95 % interval over images"))
+    bars = ((False, THICK, "95 % interval over seeds"), (True, THIN, "1 or 2 seeds: 95 % interval over images"))
     lines = [Line2D([], [], color=MUTED, linewidth=width, label=label) for one, width, label in bars if one in halves]
-    return [*([_handle(MethodStyle("open: the paper", MUTED, "o"), filled=False)] if papers else []), *lines]
+    return [*([_handle(MethodStyle("hollow: the paper", MUTED, "o"), filled=False)] if papers else []), *lines]
 
 
 def _with_legend(figure: Figure, title: str, handles: Sequence[Line2D | Patch]) -> Figure:

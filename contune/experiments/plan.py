@@ -126,7 +126,7 @@ class Experiment:
         if computed:
             kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
             but = f"; {', '.join(kept)} kept its own" if kept else ""
-            notes.append(f"Settings changed for all runs: {' '.join(computed)}{but}.")
+            notes.append(f"Changed from the experiment's defaults: {' '.join(computed)}{but}.")
             if any(PAPER in row.reported for row in self.rows):
                 notes.append("The paper's numbers are for other settings and are left out.")
         return replace(self, rows=tuple(rows), overrides=overrides, changes=tuple(computed), notes=tuple(notes))
@@ -163,23 +163,32 @@ class Outcome:
         found = [(result["seed"], judged_by(result, column, prefix=prefix)) for result in results]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
+    def by_seed(self, column: str = TOP1) -> dict[int, float]:
+        """Top-1 % of each seed: the mean of its runs."""
+        scores = self.scores(column)
+        seeds = dict.fromkeys(score["seed"] for score in scores)
+        return {seed: mean(score["top1"] for score in scores if score["seed"] == seed) for seed in seeds}
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.by_seed())
+
     def accuracy(self, column: str = TOP1) -> Spread | None:
-        """Top-1 %, the mean over runs with its interval."""
-        values = [score["top1"] for score in self.scores(column)]
+        """Top-1 %, the mean over seeds with its interval."""
+        values = [*self.by_seed(column).values()]
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
         """This row minus the other; None if one of them has no run.
 
-        Paired by seed if both have one run of the same seeds. Otherwise all runs count, with Welch's interval.
+        Paired if both have the same seeds. Otherwise with Welch's interval.
         """
-        mine, theirs = self.scores(column), other.scores(column)
-        a, b = ([score["top1"] for score in each] for each in (mine, theirs))
-        if not a or not b:
+        mine, theirs = self.by_seed(column), other.by_seed(column)
+        if not mine or not theirs:
             return None
-        seeds, others = ([score["seed"] for score in each] for each in (mine, theirs))
-        if seeds == others and len({*seeds}) == len(seeds):
-            return Spread.of([one - two for one, two in zip(a, b, strict=True)])
+        if mine.keys() == theirs.keys():
+            return Spread.of([top1 - theirs[seed] for seed, top1 in mine.items()])
+        a, b = [*mine.values()], [*theirs.values()]
         return welch(a, b) if min(len(a), len(b)) > 1 else Spread(mean(a) - mean(b))
 
     def curve(self, key: str) -> tuple[np.ndarray, np.ndarray] | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import sqrt
+from pathlib import Path
 from statistics import mean
 
 from contune.eval.measures import (
@@ -31,8 +32,8 @@ MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
-    "Differences in tables need three runs of both methods. If both have one run for each of the same seeds, they are "
-    "paired by seed. Otherwise all runs count, with Welch's interval."
+    "Differences in tables need three seeds of both methods. If both have the same seeds, they are paired. Otherwise "
+    "the interval is Welch's."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
@@ -106,16 +107,16 @@ def grid_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
 
 
 def compared(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, Outcome]]:
-    """Every two methods with enough runs; of more than three, each with the first, `TCL, sampler` with `TCL`."""
+    """Every two methods with enough seeds; of more than three, each with the first, `TCL, sampler` with `TCL`."""
     outcomes = [each for each in outcomes if not each.row.is_baseline]
     plain = {each.row.method: each for each in outcomes}
     pairs = [(plain.get(each.row.method.rpartition(", ")[0], outcomes[0]), each) for each in outcomes[1:]]
     pairs = list(combinations(outcomes, 2)) if len(outcomes) <= 3 else pairs
-    return [pair for pair in pairs if min(len(each.results) for each in pair) >= FEW]
+    return [pair for pair in pairs if min(each.num_seeds for each in pair) >= FEW]
 
 
 def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
-    """Methods over many runs: means with intervals; below, differences, by every shared measure."""
+    """Methods over many seeds: means with intervals; below, differences, by every shared measure."""
     differ, pairs = protocols_differ(outcomes) and not experiment.measures, compared(outcomes)
     measures = experiment.measures or (TOP1, *([FAST] if differ else []), KNN)
     shots = columns_of_imbalance(score for each in outcomes for score in each.scores())[1:]
@@ -133,8 +134,8 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
         values = [[score[shot] for score in each.scores() if shot in score] for each in outcomes]
         texts = [f"{mean(found):.1f}" if found else NOTHING for found in values]
         cells[f"{shot} %"] = [*texts, *[NOTHING] * len(pairs)]
-    counts = [dict.fromkeys(str(len(each.results)) for each in (upper, lower)) for lower, upper in pairs]
-    cells["runs"] = [*(str(len(each.results)) for each in outcomes), *map(" and ".join, counts)]
+    counts = [dict.fromkeys(str(each.num_seeds) for each in (upper, lower)) for lower, upper in pairs]
+    cells["seeds"] = [*(str(each.num_seeds) for each in outcomes), *map(" and ".join, counts)]
     return cells, [*_notes(outcomes, measures), *([DIFFERENCES] if pairs else []), *([SHOTS] if shots else [])]
 
 
@@ -199,8 +200,8 @@ def _accuracy(outcome: Outcome | None, rivals: Iterable[Outcome], column: str = 
 
 
 def _difference(upper: Outcome | None, lower: Outcome | None) -> str:
-    """Empty for too few runs."""
-    if upper is None or lower is None or min(len(upper.results), len(lower.results)) < FEW:
+    """Empty for too few seeds."""
+    if upper is None or lower is None or min(upper.num_seeds, lower.num_seeds) < FEW:
         return NOTHING
     found = upper.difference(lower)
     return NOTHING if found is None else found.signed
@@ -219,16 +220,19 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks a highest value, which may lead by chance."
+            "Bold marks the highest value, which may be highest by chance."
         )
-        if any(len(each.trained) >= FEW for each in outcomes):
-            notes.append("± is the 95 % confidence interval over runs (Student's t), from three runs on.")
-        few = [found[0] for each in outcomes if 0 < len(found := each.scores(columns[0])) < FEW]
+        if any(each.num_seeds >= FEW for each in outcomes):
+            notes.append(
+                "± is the 95 % confidence interval over seeds (Student's t), for three or more. "
+                "If a seed ran more than once, the mean of its runs counts."
+            )
+        few = [found[0] for each in outcomes if (found := each.scores(columns[0])) and each.num_seeds < FEW]
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
             uncertain = f"{num:,} test images alone make them uncertain by about ± {half:.1f} points (95 %)"
-            notes.append(f"Accuracies without ± have one or two runs. {uncertain}.")
+            notes.append(f"Accuracies without ± have one or two seeds. {uncertain}.")
         notes += _facts(outcomes, columns)
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
 
@@ -246,9 +250,9 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     notes = []
     for title, values in rows_with.items():
         (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1]))
-        texts = [f"{'; '.join(rows)}: {value}" for value, rows in others]
+        texts = [f"{value} for {' and '.join(rows)}" for value, rows in others]
         if sum(len(rows) for _, rows in others) > MOST_NAMED:
-            texts = [f"other rows: {', '.join(value for value, _ in others)}"]
+            texts = [f"{', '.join(value for value, _ in others)} for other rows"]
         notes.append(f"{title}: {most}{''.join(f' ({text})' for text in texts)}.")
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
@@ -256,7 +260,8 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     times = []
     for row, result in trained:
         note = result.get("note", "")
-        notes += [f"{row}, seed {result['seed']}: {part}." for part in note.split("; ") if part.startswith("changed")]
+        file = Path(result["file"]).stem
+        notes += [f"{row}, {file}: {part}." for part in note.split("; ") if part.startswith("changed")]
         times += [] if any(text in note for text in SHARED) else [result["seconds"]]
     if {result.get("note", "") for _, result in trained} == {note}:  # of all runs
         notes += [f"{part}." for part in note.split("; ") if part and not any(text in part for text in SHARED)]

@@ -2,13 +2,13 @@
 
 A claim in results/claims.toml is data: a sentence, where the paper says it, the rows of an experiment whose runs decide
 it, and a test. Verdict, number, interval and files follow from the runs. Every finished run at a setting counts. A
-difference is decided if its 95 % interval excludes 0, or excludes the paper's gain. Of fewer than three runs, the
+difference is decided if its 95 % interval excludes 0, or excludes the paper's gain. Of fewer than three seeds, the
 interval is at least that of two samples of the test images, and no text shows it.
 """
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from math import sqrt
@@ -79,34 +79,39 @@ class Finding:
     """Of each row that has runs."""
     minutes: float
     """Of one H200, for the runs that are missing."""
+    num_seeds: int = 0
+    """Of the row that has the fewest."""
 
 
 # Tests
 
 
-def gaps_of(rows: Rows, column: str = TOP1) -> tuple[Spread, list[float]]:
-    """The difference of the pairs with its interval, and the difference of each pair.
+def gaps_of(rows: Rows, column: str = TOP1) -> list[Spread]:
+    """First − second row, third − fourth, and so on.
 
-    Of several pairs: the interval over the pairs. If they share their second row, all runs of the first rows together
-    are compared with it. Of fewer than three runs: at least the interval over the test images.
+    Of fewer than three seeds, the interval is at least the one over the test images.
     """
-    pairs = list(zip(rows[::2], rows[1::2], strict=True))
-    means = [each.mean for each in _differences(pairs, column)]
-    if len(pairs) > 1 and len({lower.row.title for _, lower in pairs}) == 1:
-        together = tuple(result for upper, _ in pairs for result in upper.results)
-        pairs = [(replace(rows[0], results=together), rows[1])]
-    if len(pairs) > 1:
-        return Spread.of(means), means
-    (found,) = _differences(pairs, column)
-    if min(len(each.results) for each in pairs[0]) < FEW:
-        scores = [each.scores(column)[0] for each in pairs[0]]
-        of_images = 1.96 * sqrt(sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores))
-        found = Spread(found.mean, max(found.half or 0.0, of_images))
-    return found, means
+    gaps = []
+    for upper, lower in _pairs(rows):
+        gap = upper.difference(lower, column)
+        assert gap is not None
+        if min(upper.num_seeds, lower.num_seeds) < FEW:
+            scores = [each.scores(column)[0] for each in (upper, lower)]
+            of_images = 1.96 * sqrt(
+                sum(score["top1"] * (100 - score["top1"]) / score["num_images"] for score in scores)
+            )
+            gap = Spread(gap.mean, max(gap.half or 0.0, of_images))
+        gaps.append(gap)
+    return gaps
 
 
-def _differences(pairs: Sequence[tuple[Outcome, Outcome]], column: str) -> list[Spread]:
-    return [found for upper, lower in pairs if (found := upper.difference(lower, column)) is not None]
+def _pairs(rows: Rows) -> list[tuple[Outcome, Outcome]]:
+    return list(zip(rows[::2], rows[1::2], strict=True))
+
+
+def _share_a_row(rows: Rows) -> bool:
+    """Whether several rows are compared with the same one, so that the pairs are not independent."""
+    return len(rows) > 2 and len({lower.row.title for _, lower in _pairs(rows)}) == 1
 
 
 def judge(difference: Spread, paper: float | None = None) -> str:
@@ -120,29 +125,32 @@ def judge(difference: Spread, paper: float | None = None) -> str:
 def above(claim: Claim, rows: Rows) -> Decided:
     """The first row of each pair is the higher one, by each measure; partly if by some, or in some pairs.
 
-    If the pairs share their second row, each pair alone must be decided too.
+    Of independent pairs, the interval over the pairs counts, otherwise the weakest pair.
     """
     verdicts: list[str] = []
     texts: list[str] = []
     for column in claim.columns:
-        total, means = gaps_of(rows, column)
+        gaps, shown = gaps_of(rows, column), rows
+        if _share_a_row(rows):
+            total, shown = min(
+                zip(gaps, _pairs(rows), strict=True), key=lambda pair: pair[0].mean - (pair[0].half or 0)
+            )
+        else:
+            total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
         verdict = judge(total, None if claim.differs else claim.paper)
-        missed = min(means) <= 0
-        if len({each.row.title for each in rows[1::2]}) < len(means):  # compared together with one row, as in `gaps_of`
-            alone = [gaps_of(pair, column)[0] for pair in zip(rows[::2], rows[1::2], strict=True)]
-            missed = any(judge(found) != REPRODUCED for found in alone)
-        verdicts.append(PARTLY if verdict == REPRODUCED and missed else verdict)
+        verdicts.append(PARTLY if verdict == REPRODUCED and min(gap.mean for gap in gaps) <= 0 else verdict)
         again = f"By {_measure(rows, column)}: {total.signed}"
-        texts.append(again if texts else _equation(claim, rows, total, column))
+        texts.append(again if texts else _equation(claim, rows, total, column, shown))
     return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, ". ".join(texts)
 
 
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
-    """The difference is at most the margin; not if it is more than the margin and its interval excludes 0."""
-    total, _ = gaps_of(rows)
+    """The difference of each pair is at most the margin; not if it is more and its interval excludes 0."""
+    gaps = zip(gaps_of(rows), _pairs(rows), strict=True)
+    total, shown = max(gaps, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, _equation(claim, rows, total)
+    return verdict, _equation(claim, rows, total, pair=shown)
 
 
 def reaches(claim: Claim, rows: Rows) -> Decided:
@@ -157,7 +165,7 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
 
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
-    (first, _), (second, _) = gaps_of(rows[:2]), gaps_of(rows[2:])
+    first, second = gaps_of(rows)
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
     return judge(total), _equation(claim, rows, total)
@@ -196,14 +204,13 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
 
 
 def holds(claim: Claim, rows: Rows) -> Decided:
-    """Theorem 1 holds for all positives; partly for most."""
+    """Theorem 1, which is about hard positives, holds for all positives. If not, the runs do not tell."""
     shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
         return OPEN, "the runs did not log gradients"
     share = 100 * mean(shares)
-    verdict = REPRODUCED if share > 99.9 else PARTLY if share > 50 else NOT
     at = f" at {rows[0].row.at}" if len(rows) == 1 and rows[0].row.at else ""
-    return verdict, f"larger for {share:.0f} % of all positives{at}"
+    return REPRODUCED if share > 99.9 else OPEN, f"larger for {share:.0f} % of all positives{at}"
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
@@ -219,12 +226,15 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
     return text + "".join(f" ({names[other]}: by its {other})" for other in others)
 
 
-def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1) -> str:
-    """`TCL − SupCon = +0.7 points by the full probe`, with their settings if these differ."""
-    pair = [each.row for each in rows[:2]]
-    same = pair[0].at == pair[1].at
-    names = [f"{row.method} ({row.at})" if row.at and not same else row.method or row.title for row in pair]
-    return f"{claim.difference or ' − '.join(names)} = {total.signed} points by {_measure(rows, column)}"
+def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1, pair: Rows = ()) -> str:
+    """`TCL − SupCon = +0.7 points by the full probe`, with their settings if these differ.
+
+    pair: the two rows to name, if they are not the first two.
+    """
+    (upper, lower), weakest = [each.row for each in pair or rows][:2], "weakest: " if 0 < len(pair) < len(rows) else ""
+    settings = [f" ({row.at})" if row.at and upper.at != lower.at else "" for row in (upper, lower)]
+    names = [(row.method or row.title) + at for row, at in zip((upper, lower), settings, strict=True)]
+    return f"{weakest}{claim.difference or ' − '.join(names)} = {total.signed} points by {_measure(rows, column)}"
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
@@ -259,19 +269,18 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
             planned, by_title = outcomes_of(other or claim.experiment)
             row = by_title[title]
             if text not in rows:
-                num_done = len({score["seed"] for score in row.scores(claim.columns[0])})
-                minutes += max(0, claim.seeds - num_done) * gpu_minutes(row.row.config(planned.overrides, 0))
+                minutes += max(0, claim.seeds - row.num_seeds) * gpu_minutes(row.row.config(planned.overrides, 0))
             rows[text] = row
         verdict, number = OPEN, NOT_RUN
         if all(each.scores(column) for each in rows.values() for column in claim.columns):
             verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
-            number = f"{number} ({_runs([rows[text] for text in claim.rows])})"
+            number = f"{number} ({_seeds([rows[text] for text in claim.rows])})"
         files = {
             f"{claim.experiment.split()[0]}, {text}": tuple(Path(result["file"]) for result in each.results)
             for text, each in rows.items()
             if each.results
         }
-        findings.append(Finding(claim, verdict, number, files, minutes))
+        findings.append(Finding(claim, verdict, number, files, minutes, min(each.num_seeds for each in rows.values())))
     return findings
 
 
@@ -282,21 +291,19 @@ def gpu_minutes(config: Config) -> float:
     return 3.3 * minutes if config.data.name == "imagenet100" else minutes
 
 
-def _runs(rows: Rows) -> str:
-    """`5 runs each`, `16 TCL and 7 SupCon runs`, or `3 to 5 runs each` of many."""
-    counts = [len(each.results) for each in rows]
-    if len(rows) > 2 and len({each.row.title for each in rows[1::2]}) == 1:  # compared together, as in `gaps_of`
-        counts = [sum(counts[::2]), counts[1]]
+def _seeds(rows: Rows) -> str:
+    """`5 seeds each`, `5 TCL and 3 SINCERE seeds`, or `1 to 5 seeds each` of many."""
+    counts = [each.num_seeds for each in rows]
     if len({*counts}) == 1:
-        return f"{counts[0]} run{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
+        return f"{counts[0]} seed{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
-        return f"{min(counts)} to {max(counts)} runs each"
-    names = [each.row.method.replace(*LOWER) for each in rows[:2]]
+        return f"{min(counts)} to {max(counts)} seeds each"
+    names = [each.row.method.replace(*LOWER) for each in rows]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
-    return f"{words[0]} and {words[1]} runs"
+    return f"{words[0]} and {words[1]} seeds"
 
 
-COLUMNS = ("claim", "source", "verdict", "our runs", "our setting", "missing, GPU min")
+COLUMNS = ("claim", "source", "verdict", "our result", "how our setting differs", "missing, GPU min")
 
 
 def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
@@ -311,20 +318,23 @@ def table(findings: Sequence[Finding]) -> list[tuple[str, ...]]:
 
 
 def words_of(finding: Finding) -> str:
-    """The verdict. A claim of our own is not reproduced: it holds."""
-    return OF_OURS[finding.verdict] if finding.claim.source == OURS else finding.verdict
+    """The verdict, and whether it rests on one seed. A claim of our own is not reproduced: it holds."""
+    word = OF_OURS[finding.verdict] if finding.claim.source == OURS else finding.verdict
+    return f"{word} (1 seed)" if finding.verdict != OPEN and finding.num_seeds == 1 else word
 
 
 def summary(findings: Sequence[Finding]) -> str:
     """How many claims have which verdict."""
     ours = [each for each in findings if each.claim.source == OURS]
     papers = [each for each in findings if each.claim.source != OURS]
-    same = sum(each.verdict == REPRODUCED and not each.claim.differs for each in papers)
+    reproduced = [each for each in papers if each.verdict == REPRODUCED]
+    same, single = sum(not each.claim.differs for each in reproduced), sum(each.num_seeds == 1 for each in reproduced)
     counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
-    (reproduced, partly, not_, open_), (hold, in_part, fail, undecided) = counts
+    (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"We list {len(papers)} claims of the paper: {reproduced} reproduced ({same} in the paper's own setting), "
-        f"{partly} partly, {not_} not, {open_} open ({not_run[0]} untested). Of our own {len(ours)} claims, "
-        f"{hold} hold and {in_part} in part, {fail} do not, {undecided} are open ({not_run[1]} untested)."
+        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({same} in the paper's own setting, "
+        f"{single} from one seed), {partly} partly, {not_} not, {open_} open ({not_run[0]} not run). "
+        f"Of our own {len(ours)} claims, {hold} hold, {in_part} hold in part, {fail} do not hold, "
+        f"{undecided} are open ({not_run[1]} not run)."
     )

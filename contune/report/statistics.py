@@ -34,12 +34,12 @@ class Spread(NamedTuple):
         return self.half if self.num >= FEW else None
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.shown is None else f"{self.mean:.2f} ± {self.shown:.2f}"
+        return f"{self.mean:z.2f}" if self.shown is None else f"{self.mean:z.2f} ± {self.shown:.2f}"
 
     @property
     def signed(self) -> str:
         """A difference as text, with a minus that is as wide as a plus."""
-        return f"{'+' if self.mean >= 0 else ''}{self}".replace("-", "−")
+        return f"+{self}".replace("+-", "−")
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Spread:

@@ -182,9 +182,7 @@ class Trainer:
         metrics = {name: value.detach() for name, value in {"loss": output.loss, **output.metrics}.items()}
         if self.probe is not None:
             metrics |= self.probe.step(output.features_ND, labels_of_views(labels_B, views))
-        return metrics | {
-            engine.CHECKED: torch.stack([metrics["loss"].float(), engine.largest_gradient(self.method)])
-        }
+        return metrics | {engine.CHECKED: torch.stack([metrics["loss"].float(), engine.largest_gradient(self.method)])}
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor | None]]:
         """This process's part of every batch from the current step on; a loader may read ahead."""

@@ -7,6 +7,7 @@ from scipy.stats import ttest_ind, ttest_rel  # type: ignore[import-untyped]  # 
 from contune.experiments import Outcome, find_experiment
 from contune.experiments.plan import PAPER, Experiment
 from contune.experiments.tables import Table, make_table
+from contune.report.statistics import Spread
 
 ROWS = {row.title: row for row in find_experiment("table1").rows}
 GRID = Experiment(title="A title", summary="", rows=(), layout="grid")
@@ -57,12 +58,15 @@ def test_differences_are_paired_if_the_seeds_are_the_same() -> None:
     assert Outcome(TCL, ()).difference(first) is None
 
 
-def test_several_runs_of_a_seed_all_count_with_welchs_interval() -> None:
+def test_a_seed_that_ran_more_often_counts_once() -> None:
     first, second = made_up_outcome(SUPCON, 77.6, 77.7, 77.3), made_up_outcome(TCL, 77.9, 78.1, 77.8, 78.0)
-    again = Outcome(TCL, (*second.results, made_up_result(TCL, 0, linear=77.0)))
-    test = ttest_ind([77.9, 78.1, 77.8, 78.0, 77.0], [77.6, 77.7, 77.3], equal_var=False)
+    again = Outcome(TCL, (*second.results, made_up_result(TCL, 0, linear=76.9)))
+    test = ttest_ind([77.4, 78.1, 77.8, 78.0], [77.6, 77.7, 77.3], equal_var=False)
     found, (low, high) = again.difference(first), test.confidence_interval(0.95)
     assert found == pytest.approx(((low + high) / 2, (high - low) / 2, 3))
+    same_seeds = Outcome(SUPCON, (*first.results, made_up_result(SUPCON, 3, linear=78.0)))
+    assert again.difference(same_seeds) == Spread.of([77.4 - 77.6, 78.1 - 77.7, 77.8 - 77.3, 0.0])
+    assert again.num_seeds == 4
 
 
 def test_gradients_are_means_over_training_beside_supcons() -> None:
@@ -94,7 +98,7 @@ def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
     for number, result in enumerate(result for each in outcomes for result in each.results):
         result["measures"][0] |= {"imbalance": 20.0, "balanced": 80.0, "medium": 90.0, "few": 60.0 + number}
     table = make_table(experiment, outcomes)
-    assert [*table.columns][2:] == ["medium %", "few %", "runs"]
+    assert [*table.columns][2:] == ["medium %", "few %", "seeds"]
     assert [row[3] for row in table.rows[:2]] == ["60.5", "62.5"]
     assert {len(row) for row in table.rows} == {len(table.columns)}
 

@@ -57,9 +57,12 @@ def test_several_settings_have_to_agree() -> None:
     four = claim(rows=(*PAIR, "TCL, CIFAR-10", "SupCon, CIFAR-10"))
     assert decided(four, (91.0,), (90.0,), (81.1,), (80.0,)) == REPRODUCED  # +1.05 ± 0.64 over the settings
     assert decided(four, (91.0,), (90.0,), (80.0,), (80.0,)) == OPEN
-    every = claim(rows=(*PAIR, "TCL, CIFAR-10", PAIR[1]))  # several rows against one
+    every = claim(rows=(*PAIR, "TCL, CIFAR-10", PAIR[1]))  # of several rows against one, the weakest counts
     assert decided(every, (99.0,), (90.0,), (98.0,), (90.0,)) == REPRODUCED
-    assert decided(every, (99.0,), (90.0,), (90.1,), (90.0,)) == PARTLY
+    assert decided(every, (99.0,), (90.0,), (90.1,), (90.0,)) == OPEN
+    assert decided(every, (99.0,), (90.0,), (80.0,), (90.0,)) == NOT
+    same = claim("similar", tuple(every.rows))
+    assert decided(same, (90.1, 90.0, 90.0), (90.0, 90.1, 90.0), (90.0,), (90.0, 90.1, 90.0)) == OPEN
     assert decided(claim(rows=tuple(four.rows), test="larger_gain"), (90.0,), (60.0,), (80.0,), (79.0,)) == REPRODUCED
 
 
@@ -84,6 +87,7 @@ def test_a_verdict_counts_every_run_and_names_its_files() -> None:
     findings = find_all(CLAIMS, read_results(RESULTS))
     (finding,) = [each for each in findings if each.claim.text == "TCL beats SupCon on CIFAR-100 with a ResNet-18."]
     assert [len(paths) for paths in finding.files.values()] >= [8, 7]
+    assert finding.number.endswith("(5 seeds each)")
     assert not any(path.name.startswith("graph") for paths in finding.files.values() for path in paths)
     assert "full probe" in finding.number
     assert "±" in finding.number
