@@ -122,7 +122,11 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 names.append(measure if only else pair if other == column else f"{pair}, {measure}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
         _name_rows(differences, names)
-        words = pair.replace(" −", "\n−") + ", points" if only else "difference, points\n(measured as on the left)"
+        words = (
+            pair.replace(" −", "\n−") + ", points"
+            if only
+            else "difference, points\n(measured as on the left unless named)"
+        )
         differences.set_xlabel(words)
     tick = _handle(MethodStyle("each run", MUTED, "|"))
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
