@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "results.md"
 RESULTS = ROOT / "results"
 BENCHMARKS = ROOT / "benchmarks" / "results"
-VERDICTS = "[All verdicts](docs/results.md#which-claims-hold)."
+VERDICTS = "[Verdicts](docs/results.md#which-claims-hold)."
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -28,8 +28,8 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    papers, _, _ = summary(findings).removeprefix("We list ").partition(". Of our")
-    claims = f"**The paper's claims.** Of {papers.replace(' claims of the paper:', ':')}. {VERDICTS}"
+    papers, _, _ = summary(findings).partition(" Of our own")
+    claims = f"**The paper's claims.** {papers} {VERDICTS}"
     blocks = {
         "numbers": why(BENCHMARKS),
         "verdict": verdict(findings, claims),

@@ -348,9 +348,8 @@ def section(
 
 def _sentence(finding: Finding) -> str:
     differs = f" How our setting differs: {finding.claim.differs}." if finding.claim.differs else ""
-    return (
-        f"- **{verdicts.words_of(finding).capitalize()}:** {finding.claim.text.rstrip('.')}: {finding.number}.{differs}"
-    )
+    number = finding.number[0].upper() + finding.number[1:]
+    return f"- **{verdicts.words_of(finding).capitalize()}.** {finding.claim.text} {number}.{differs}"
 
 
 def protocols(results: Results) -> dict[str, str]:

@@ -27,8 +27,8 @@ FIGURE_3_BATCH = (
     "of 128 views (appendix B.1) and 79.8 % for 256, so figure 3 probably has 128."
 )
 OTHERS = (
-    "What others report: the paper measured TCL and quotes published numbers for the other methods. solo-learn reports "
-    "an online probe; its number for ARB is from ARB's authors."
+    "What others report: the paper measured TCL and quotes published numbers for the other methods. The library "
+    "solo-learn reports an online probe. Its number for ARB is from ARB's authors."
 )
 BALANCES = (
     "Sampler: a batch has the same number of images of each of its classes, and all classes are drawn equally often. "

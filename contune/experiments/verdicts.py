@@ -333,8 +333,9 @@ def summary(findings: Sequence[Finding]) -> str:
     (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({same} in the paper's own setting, "
-        f"{single} from one seed), {partly} partly, {not_} not, {open_} open ({not_run[0]} not run). "
+        f"We list {len(papers)} claims of the paper. {len(reproduced)} are reproduced, {same} of them in the paper's "
+        f"setting and {single} from one seed. {partly} are partly reproduced, {not_} are not, {open_} are open "
+        f"({not_run[0]} not run). "
         f"Of our own {len(ours)} claims, {hold} hold, {in_part} hold in part, {fail} do not hold, "
         f"{undecided} are open ({not_run[1]} not run)."
     )
