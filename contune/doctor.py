@@ -80,7 +80,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
-    """What a batch contains, whether the rate suits its size, and the loss of an untrained network: ln N of N terms."""
+    """What a batch contains, whether the rate suits its size, and the loss of a run without progress: ln N of N terms."""
     config, labels_N = setup.config, setup.dataset.train.labels
     training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
@@ -111,7 +111,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
             if labels_N.dim() == 2:  # a binary cross-entropy per class
                 term, added = f"{setup.num_classes} ln 2", setup.num_classes * math.log(2)
             formula, value = f"{formula} + {weight:g} · {term}", value + weight * added
-        yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
+        yield note(f"a loss that stays at about {formula} = {value:.2f} has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
