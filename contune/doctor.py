@@ -74,9 +74,10 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         if largest == 1 and config.method.name != "cross-entropy":
             fix = "add images of each class, or train without labels with the recipe images-ssl"
             yield advice(f"every class has a single image, so labels teach nothing; {fix}")
-        if largest > 10 * max(1, smallest) and config.optim.balance == "none":
+        if largest > 10 * max(1, smallest):
             rarest = dataset.class_names[int(counts_K.argmin())]
-            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
+            fix = "start with optim.balance=none, then compare it with sampler"
+            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; {fix}")
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
@@ -116,8 +117,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
     elif (expected + 1) / views - 1 < FEW_IMAGES:
-        fix = "raise optim.batch_images or set optim.balance=sampler"
-        yield advice(f"{text}; few anchors meet another of their class: {fix}")
+        yield advice(f"{text}; few anchors meet another of their class: raise optim.batch_images")
     else:
         yield fine(text)
 

@@ -61,7 +61,7 @@ def test_settings_worth_a_change(overrides: tuple[str, ...], words: str) -> None
 
 def test_images_worth_a_change(tmp_path: Path) -> None:
     unequal = images(tmp_path / "unequal", common=66, rare=3, single=1)
-    assert "from 1 (single) to 66 images; set optim.balance=sampler" in advice(*unequal)
+    assert "from 1 (single) to 66 images; start with optim.balance=none" in advice(*unequal)
     assert "no test split" in advice(*unequal)
     assert "positives: 41.7" in "\n".join(found.text for found in findings(*unequal, "optim.balance=sampler"))
     alone = images(tmp_path / "alone", **{f"class{number}": 1 for number in range(20)})
