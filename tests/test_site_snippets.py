@@ -101,5 +101,5 @@ def test_the_start_page_works_to_the_letter(tmp_path: Path, monkeypatch: pytest.
         shorter = [*SMALL, *PLAIN] if words[:2] == ["train", "images"] else ()
         outcome = contune(*words, *shorter)
         assert outcome.code == 0, (words, outcome.err)
-    for file in ("runs/digits/report.html", "alike.html", "classes.csv", "runs/photos/onnx/encoder.onnx"):
+    for file in ("runs/digits/report.html", "similar.html", "classes.csv", "runs/photos/onnx/encoder.onnx"):
         assert (tmp_path / file).exists()
