@@ -242,7 +242,9 @@ def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> None:
     try:
         import optuna
     except ImportError:
-        raise UserError("--how search needs Optuna: `pip install -e '.[tune]'` in the clone; or use --how paper") from None
+        raise UserError(
+            "--how search needs Optuna: `pip install -e '.[tune]'` in the clone; or use --how paper"
+        ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(
         seed=mixed_seed(seed, STREAM) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
