@@ -81,7 +81,7 @@ def about_data(setup: Setup) -> Iterator[Finding]:
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
-    """What a batch contains, whether the rate suits its size, and the loss of a run without progress: ln N of N terms."""
+    """What a batch contains, whether the rate suits its size, and the loss without progress: ln N of N terms."""
     config, labels_N = setup.config, setup.dataset.train.labels
     training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
