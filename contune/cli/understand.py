@@ -171,6 +171,8 @@ def tune(
     for option, value in (("--trials", trials), ("--k1", k1), ("--k2", k2), ("--r", r)):
         if value is not None and how != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {how}; leave it out")
+    if r and (k1 or k2):
+        raise UserError("--r searches r instead of k1 and k2; leave out --k1 and --k2")
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{how}{length}"
