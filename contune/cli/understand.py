@@ -176,7 +176,7 @@ def tune(
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{how}{length}"
-    ends = {"r": r} if r else {"k1": k1, "k2": k2}
+    ends = {"k1": k1, "k2": k2, "r": r}
     asked = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in ends.items() if text}
     tuned = run_tuning(
         recipe,
