@@ -92,10 +92,11 @@ CLAIMS = """## Which claims hold
 
 """
 RULES = """
-**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels, and so did all runs above. TCL also ran
-eight times with torch's batch norm, on five seeds ([engines](../results/engines)). These runs have a lower mean, and we
-left them out after seeing that. TCL with torch's batch norm − SupCon with contune's = {torchs} points by the full
-probe. SupCon never ran with torch's, and we do not know whether batch norm is the cause.
+**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels. All runs above used them, or those of
+`torch.compile` in the oldest runs. TCL also ran eight times with torch's own kernels, on five seeds
+([engines](../results/engines)). These runs have a lower mean, and we left them out after seeing that. TCL with torch's
+batch norm − SupCon with contune's = {torchs} points by the full probe. SupCon never ran with torch's, and we do not
+know whether batch norm is the cause.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.
