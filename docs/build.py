@@ -28,8 +28,8 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    papers, _, _ = summary(findings).partition(" Of our own")
-    claims = f"**The paper's claims.** {papers} {VERDICTS}"
+    papers, _, _ = summary(findings).partition(" We also")
+    claims = f"**{papers.replace(':', '.**', 1)} {VERDICTS}"
     blocks = {
         "numbers": why(BENCHMARKS),
         "verdict": verdict(findings, claims),
