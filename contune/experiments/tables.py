@@ -32,8 +32,8 @@ MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
-    "Differences in tables of accuracies need three seeds of both methods. If both have the same seeds, they are paired. Otherwise "
-    "the interval is Welch's."
+    "Differences in tables of accuracies need three seeds of both methods. If both have the same seeds, they are "
+    "paired. Otherwise the interval is Welch's."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
