@@ -29,7 +29,8 @@ def main() -> None:
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
     papers, _, _ = summary(findings).partition(" We also")
-    claims = f"**{papers.replace(':', '.**', 1)} {VERDICTS}"
+    number, _, counts = papers.removeprefix("We list ").partition(": ")
+    claims = f"**All {number} that we list.** {counts} {VERDICTS}"
     blocks = {
         "numbers": why(BENCHMARKS),
         "verdict": verdict(findings, claims),

@@ -93,16 +93,16 @@ seeds. The data are CIFAR-100, unless a line names photos.
 """
 CLAIMS = """## Which claims hold
 
-*Open* means that nothing ran, or that our runs cannot decide. The table lists the claims with runs. If its last cell is
-empty, our setting is the paper's.
+*Open* means that nothing ran, or that our runs cannot decide. The table lists the claims with runs. For claims of the
+paper, an empty last cell means the paper's setting.
 
 """
 RULES = """
-**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels. All runs above used these kernels,
-or in the oldest runs those of `torch.compile`. TCL also ran eight times with torch's own kernels, on five seeds
-([engines](../results/engines)). These runs have a lower mean, and we left them out after seeing that; only the row on
-batch norm uses them. TCL with torch's batch norm − SupCon with contune's: full probe {torchs} points. SupCon never ran
-with torch's, and we do not know whether batch norm is the cause.
+**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels. The ResNet runs above used these
+kernels, or in the oldest runs those of `torch.compile`. TCL also ran eight times with torch's own kernels, on five
+seeds ([engines](../results/engines)). These runs have a lower mean, and we left them out after seeing that; only the
+row on batch norm uses them. TCL with torch's batch norm − SupCon with contune's: full probe {torchs} points. SupCon
+never ran with torch's, and we do not know whether batch norm is the cause.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.
@@ -118,7 +118,7 @@ CIFAR-100 (1.4 without labels) and 0.6 on Fashion-MNIST.
 
 - *Beats*, and also *helps*, *drops*, *scores below*, *raises the accuracy*: judged by each measure that the row names.
   Reproduced if every interval lies above 0, partly if some do, not reproduced if every interval lies below 0. In the
-  paper's own setting, an interval below the paper's gain counts as below 0.
+  paper's own setting, a claim is also not reproduced if an interval lies below the paper's gain.
 - *Beats cross-entropy*: cross-entropy has its own classifier and no full probe. So three comparisons must agree: full
   probe against classifier, kNN, and fast probe.
 - *Match*, *is as accurate*, *give SupCon's accuracy*: reproduced if the interval lies within ± 0.5 points, for our own
@@ -131,7 +131,7 @@ CIFAR-100 (1.4 without labels) and 0.6 on Fashion-MNIST.
   over 99.9 % of all positives have a larger gradient than SupCon's, and otherwise open.
 - *On par*: TCL reaches the median of the other methods.
 - *Open*: not run, or no rule applies, for example because the interval contains 0.
-- Our own claims *hold* or *do not hold*.
+- For our own claims, *reproduced* reads *holds*.
 
 `contune experiment verdicts` prints this table."""
 ACCURACIES = """## Supervised training
@@ -143,7 +143,7 @@ DIGITS = """## Smoke tests on handwritten digits
 
 These experiments run on a CPU in minutes. They check the code and say little about photos. On digits, TCL with k1 = 500
 is not better than SupCon, and TCL without labels is below the median of the other methods. Two of our own claims are
-about digits: that k1 = 5000 suits them, and that automatic k1 and k2 match values chosen by hand.
+about digits: that TCL beats SupCon with k1 = 5000, and that automatic k1 and k2 match values chosen by hand.
 """
 ENDING = """
 The full probe (`eval.linear=paper`) follows the paper's text. Its batches are counted in images: 128 on Fashion-MNIST
@@ -180,8 +180,8 @@ def why(benchmarks: Path) -> str:
         f"**A small and fast loss.** TCL of {ours['n']:,} float32 embeddings of size {ours['d']} takes "
         f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. Our "
         f"reimplementation of the paper's code takes {papers['ratio']:.0f} times as long and "
-        f"{papers['peak_bytes'] / 2**30:.0f} GiB. For {small['contune']['n']:,} embeddings, it takes "
-        f"{small[form]['ratio']:.1f} times as long as contune.",
+        f"{papers['peak_bytes'] / 2**30:.0f} GiB; for {small['contune']['n']:,} embeddings, "
+        f"{small[form]['ratio']:.1f} times as long.",
         f"**Little overhead.** One H200 trains a ResNet-18 on {round(train['views_per_second'], -2):,.0f} randomly "
         f"augmented 32×32 images per second: {100 * train['of_bound']:.0f} % of the speed of the network alone.",
         f"**Fast augmentation.** On two CPU cores, AutoAugment of 32×32 images is {torchvision['ratio']:.1f} times as "
@@ -296,6 +296,7 @@ def verdict_tables(findings: Sequence[Finding], results: Path, runs: Results) ->
     rows = list(zip(findings, verdicts.table(findings), strict=True))
     tested = [row[:-1] for each, row in rows if each.number != NOT_RUN]
     missing = [(row[0], row[1], "some seeds" if each.files else "none", row[-1]) for each, row in rows if row[-1]]
+    num_open = sum(each.verdict == OPEN for each in findings)
     files: dict[tuple[Path, ...], str] = {}
     for finding in findings:
         for title, found in finding.files.items():
@@ -309,7 +310,7 @@ def verdict_tables(findings: Sequence[Finding], results: Path, runs: Results) ->
         RULES.strip().format(torchs=torchs_difference(runs)),
         folded("How we judge claims", JUDGING),
         folded(
-            f"{len(missing)} claims that need more runs, and their time on one H200",
+            f"{len(missing)} of the {num_open} open claims need more runs: their time on one H200",
             markdown_table(("claim", "source", "our runs", "missing, minutes"), missing, ("missing, minutes",)),
         ),
         folded("The result files behind the verdicts, by experiment and row", "\n".join(lines)),

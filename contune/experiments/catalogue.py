@@ -332,7 +332,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     **{
         name: Experiment(
-            title=f"TCL plus cross-entropy against cross-entropy, photos, {start}",
+            title=f"TCL auto plus cross-entropy, photos, {start}",
             summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
             rows=_photos(recipe, untrained),
             num_seeds=3,

@@ -220,7 +220,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks the highest value of the main column, which may be highest by chance."
+            "Bold marks the highest value of a column or row, perhaps by chance."
         )
         if any(each.num_seeds >= FEW for each in outcomes):
             notes.append(
@@ -231,7 +231,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            uncertain = f"For an accuracy of {top1:.0f} %, {num:,} test images alone mean ± {half:.1f} points (95 %)"
+            uncertain = f"For an accuracy of {top1:.0f} %, {num:,} test images alone give ± {half:.1f} points (95 %)"
             notes.append(f"Accuracies without ± have one or two seeds. {uncertain}.")
         notes += _facts(outcomes, columns)
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]

@@ -328,13 +328,16 @@ def summary(findings: Sequence[Finding]) -> str:
     ours = [each for each in findings if each.claim.source == OURS]
     papers = [each for each in findings if each.claim.source != OURS]
     reproduced = [each for each in papers if each.verdict == REPRODUCED]
-    same, single = sum(not each.claim.differs for each in reproduced), sum(each.num_seeds == 1 for each in reproduced)
+    others, single = (
+        sum(bool(each.claim.differs) for each in reproduced),
+        sum(each.num_seeds == 1 for each in reproduced),
+    )
     counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
     (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
-    not_run = sum(each.number == NOT_RUN for each in papers)
+    not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({single} on one seed, {same} in "
-        f"the paper's setting), {partly} partly reproduced, {not_} not reproduced, {open_} open ({not_run} not run). "
+        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({single} on one seed, {others} in "
+        f"other settings), {partly} partly reproduced, {not_} not reproduced, {open_} open ({not_run[0]} not run). "
         f"We also test {len(ours)} claims of our own: {hold} hold, {in_part} hold in part, {fail} do not hold, "
-        f"{undecided} are open."
+        f"{undecided} are open ({not_run[1]} not run)."
     )
