@@ -115,14 +115,9 @@ def batch_block(
     z, labels, positives, *_ = check_pairs(z, labels, positives)
     z_ND, _ = normalized(z.detach(), normalize)
     rows = slice(None, None, every or anchor_step(len(z), len(z)))
-    if positives is not None:
-        weights_RC = positives.to(z.device)[rows]
-    else:
-        assert labels is not None
-        labels_N = labels.to(z.device)
-        weights_RC = overlap(labels_N[rows], labels_N)
     own_R = torch.arange(len(z), device=z.device)[rows]
     with torch.autocast(z.device.type, enabled=False):
+        weights_RC = overlap(labels[rows], labels) if positives is None else positives[rows]
         return pair_block(z_ND[rows], z_ND, weights_RC, own_R)
 
 
