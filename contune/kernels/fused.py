@@ -303,7 +303,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
         anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, pull_factor, k2, scale, mean
     )  # fmt: skip
     constants = _small_constants(dim, precision, kind, pulls, *labels_N.shape[1:])
-    aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
+    aligned = (z_ND.data_ptr() % 16 == 0, labels_N.data_ptr() % 16 == 0)  # what torch.empty hands out always is
     shapes = (z_ND.shape, z_ND.stride(), labels_N.shape[1:])
     key = (z_ND.device, z_ND.dtype, *shapes, aligned, precision, kind, pulls, mean)
     grid = (-(-num // SMALL_ROW_BLOCK), 1, 1)
