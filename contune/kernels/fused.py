@@ -96,7 +96,7 @@ def _half_labels(labels_NC: Tensor, largest: Tensor) -> Tensor:
 def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     grid, (inputs, sizes), options = _launch(pairs, settings)
     num_rows, order_R = len(pairs.x_RD), pairs.order_R
-    part_SKR = _floats(pairs, grid[1], 7 if settings.kind == "auto" else 6, num_rows)
+    part_SKR = _floats(pairs, grid[1], 7, num_rows)
     to_log2, (k1, _) = LOG2_E / settings.temperature, _first_number(settings)
     _kernels().statistics_kernel[grid](*inputs, part_SKR, *sizes, to_log2, k1, settings.k2, **options)
     stats_4R = _floats(pairs, 4, num_rows)
