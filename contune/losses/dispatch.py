@@ -79,9 +79,8 @@ def pair_loss(
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
-            weights = positives
-            if weights is None:
-                weights = overlap(labels, labels if candidate_labels is None else candidate_labels).to(x_ND.dtype)
+            others = labels if candidate_labels is None else candidate_labels
+            weights = overlap(labels, others).to(x_ND.dtype) if positives is None else positives
             itself = None if candidates is not None else torch.eye(len(z), dtype=torch.bool, device=z.device)
             loss_N, usable_N = dense.loss_per_anchor(x_ND @ y_MD.T, weights, itself, settings)
             return reduce_anchors(loss_N, usable_N, settings.reduction, need)
