@@ -173,7 +173,7 @@ def findings(found: Check) -> Iterator[Finding]:
         if empty and split.name == "train":
             yield wrong(f"classes without a training image that decodes: {len(empty):,}, such as {empty[0]!r}")
         elif largest > UNBALANCED * max(1, smallest):
-            fix = "start with optim.balance=none, then compare it with sampler"
+            fix = "train with optim.balance=none first, and read the accuracy of each class"
             yield advice(f"classes have from {smallest:,} to {largest:,} {split.name} images; {fix}")
     if found.left_alone:
         kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))

@@ -28,8 +28,9 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    papers, _, _ = summary(findings).partition(" Of our own")
-    claims = f"**The paper's claims.** {papers} {VERDICTS}"
+    papers, _, _ = summary(findings).partition(" We also")
+    number, _, counts = papers.removeprefix("We list ").partition(": ")
+    claims = f"**All {number} that we list.** {counts} {VERDICTS}"
     blocks = {
         "numbers": why(BENCHMARKS),
         "verdict": verdict(findings, claims),

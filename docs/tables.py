@@ -7,6 +7,7 @@ results/, and how accuracy is measured.
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -72,51 +73,57 @@ This page judges the claims of *Tuned Contrastive Learning* ([WACV 2025](https:/
 runs. Below each table is the command that repeats its runs.
 
 - *TCL* adds two weights to SupCon: k1 for an extra term over the positives, and k2 for the negatives.
-- *TCL* without another word has fixed weights: k2 = 1, and k1 = 4000 on CIFAR-100, 5000 on Fashion-MNIST and 500 on
-  digits. Those for photos are from the paper, 500 is ours.
-- *TCL auto*, contune's default, [chooses both](guide/choosing-k1-k2.md).
+- Plain *TCL* has fixed weights: k2 = 1, and k1 = 4000 on CIFAR-100, 5000 on Fashion-MNIST and 500 on digits. The values
+  4000 and 5000 are the paper's; 500 is ours.
+- *TCL auto* [chooses both](guide/choosing-k1-k2.md). It is the default of contune's code.
 - *TCL, three views* learns without labels from three views of each image, with k1 = 1 and k2 = 1.5.
-- A batch is counted in views. A batch of 256 views has 128 images with two views each.
+- Training batches are counted in views. A batch of 256 views has 128 images with two views each.
 - The *full probe* trains a linear layer on the frozen encoder, with augmented images. It is the paper's measure.
 - The *fast probe* is logistic regression on the encoder's features. The *online probe* is a linear layer that learns
   during training. *kNN* is a vote of the nearest training images. [Details](#how-accuracy-is-measured).
 - *Recall@1* is the share of images whose nearest neighbor has their class.
+- [SINCERE](https://arxiv.org/abs/2309.14277), [ε-SupInfoNCE](https://arxiv.org/abs/2211.05568) and
+  [DCL](https://arxiv.org/abs/2110.06848) are other losses that change SupCon's denominator.
 
 ## Does TCL help?
 
-Numbers are differences in points of top-1 accuracy: the first method minus the second. ± is a 95 % confidence interval
-over seeds. The data are CIFAR-100, unless a line names photos.
+Numbers are differences in percentage points: the first method minus the second. ± is a 95 % confidence interval over
+seeds. The data are CIFAR-100, unless a line names photos.
 
 """
 CLAIMS = """## Which claims hold
 
+*Open* means that nothing ran, or that our runs cannot decide. The table lists the claims with runs. For claims of the
+paper, an empty last cell means the paper's setting.
+
 """
 RULES = """
-**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels, and so did all runs above. TCL also ran
-eight times with torch's batch norm, on five seeds ([engines](../results/engines)). These runs have a lower mean, and we
-left them out after seeing that. TCL with torch's batch norm − SupCon with contune's = {torchs} points by the full
-probe. SupCon never ran with torch's, and we do not know whether batch norm is the cause.
+**Batch norm.** On GPUs, contune trains ResNets with its own batch-norm kernels. The ResNet runs above used these
+kernels, or in the oldest runs those of `torch.compile`. TCL also ran eight times with torch's own kernels, on five
+seeds ([engines](../results/engines)). These runs have a lower mean, and we left them out after seeing that; only the
+row on batch norm uses them. TCL with torch's batch norm − SupCon with contune's: full probe {torchs} points. SupCon
+never ran with torch's, and we do not know whether batch norm is the cause.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.
 
-**Many comparisons.** The intervals are not corrected for the number of claims. By chance, one of 20 intervals excludes
-its true value.
+**Many comparisons.** The intervals are not corrected for the number of claims. On average, one in 20
+such intervals misses the true value.
 
 """
 JUDGING = """± is a 95 % confidence interval over at least three seeds. If a seed ran more than once, the mean of its
-runs counts. The 12 runs on photos count as independent, although three of them share each dataset. With fewer seeds on
-either side, a difference must exceed its 95 % sampling error on the test images. That is about 1.1 points on CIFAR-100
-(1.4 without labels) and 0.6 on Fashion-MNIST.
+runs counts. The 12 runs on small photo sets count as independent, although three of them share each set. With fewer
+seeds on either side, a difference must exceed its 95 % sampling error on the test images. That is about 1.1 points on
+CIFAR-100 (1.4 without labels) and 0.6 on Fashion-MNIST.
 
-- *Beats*: judged by each measure that the row names. Reproduced if every interval lies above 0, partly if some do.
-  Not reproduced if the interval lies below 0. In the paper's own setting, a claim is also not reproduced if the
-  interval excludes the paper's gain.
+- *Beats*, and also *helps*, *drops*, *scores below*, *raises the accuracy*: judged by each measure that the row names.
+  Reproduced if every interval lies above 0, partly if some do, not reproduced if every interval lies below 0. In the
+  paper's own setting, a claim is also not reproduced if an interval lies below the paper's gain.
 - *Beats cross-entropy*: cross-entropy has its own classifier and no full probe. So three comparisons must agree: full
   probe against classifier, kNN, and fast probe.
 - *Match*, *is as accurate*, *give SupCon's accuracy*: reproduced if the interval lies within ± 0.5 points, for our own
   claims within ± 0.3. Not reproduced if the difference exceeds that margin and the interval excludes 0.
-- *Every k1*, *small values of k1*: the weakest k1 alone must pass.
+- *Every k1*, *small values of k1*: the k1 that fits the claim least must pass.
 - *Reaches*: reproduced down to 0.5 points below the paper's number, partly down to 1.5 points.
 - Gradients are means over training. *Raises*: larger at every step of k1 or k2. *Lags*: below 95 % of SupCon's.
   *Vanishes*: the gradient reaches 95 %. If it rises without reaching 95 %, the claim is partly reproduced.
@@ -124,7 +131,7 @@ either side, a difference must exceed its 95 % sampling error on the test images
   over 99.9 % of all positives have a larger gradient than SupCon's, and otherwise open.
 - *On par*: TCL reaches the median of the other methods.
 - *Open*: not run, or no rule applies, for example because the interval contains 0.
-- Our own claims *hold* or *do not hold*.
+- For our own claims, *reproduced* reads *holds*.
 
 `contune experiment verdicts` prints this table."""
 ACCURACIES = """## Supervised training
@@ -136,10 +143,10 @@ DIGITS = """## Smoke tests on handwritten digits
 
 These experiments run on a CPU in minutes. They check the code and say little about photos. On digits, TCL with k1 = 500
 is not better than SupCon, and TCL without labels is below the median of the other methods. Two of our own claims are
-about digits: that k1 = 5000 suits them, and that automatic k1 and k2 match values chosen by hand.
+about digits: that TCL beats SupCon with k1 = 5000, and that automatic k1 and k2 match values chosen by hand.
 """
 ENDING = """
-The full probe (`eval.linear=paper`) follows the paper's text. Its batches have 128 images on Fashion-MNIST
+The full probe (`eval.linear=paper`) follows the paper's text. Its batches are counted in images: 128 on Fashion-MNIST
 and 256 elsewhere. The probe in the code of the paper's authors (`eval.linear=authors`) uses half the batch size and
 leaves batch norm in training mode. Its cosine schedule lags by one epoch and ends at 1e-3 instead of 0.
 
@@ -172,11 +179,11 @@ def why(benchmarks: Path) -> str:
     return _bullets(
         f"**A small and fast loss.** TCL of {ours['n']:,} float32 embeddings of size {ours['d']} takes "
         f"{ours['ms']:.1f} ms and {ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. Our "
-        f"transcription of the paper's code takes {papers['ratio']:.0f} times as long and "
-        f"{papers['peak_bytes'] / 2**30:.0f} GiB. With {small['contune']['n']:,} embeddings it takes "
+        f"reimplementation of the paper's code takes {papers['ratio']:.0f} times as long and "
+        f"{papers['peak_bytes'] / 2**30:.0f} GiB; for {small['contune']['n']:,} embeddings, "
         f"{small[form]['ratio']:.1f} times as long.",
-        f"**Little overhead.** One H200 trains a ResNet-18 on {round(train['views_per_second'], -2):,.0f} augmented "
-        f"32×32 views per second, {100 * train['of_bound']:.0f} % of the speed of forward and backward pass alone.",
+        f"**Little overhead.** One H200 trains a ResNet-18 on {round(train['views_per_second'], -2):,.0f} randomly "
+        f"augmented 32×32 images per second: {100 * train['of_bound']:.0f} % of the speed of the network alone.",
         f"**Fast augmentation.** On two CPU cores, AutoAugment of 32×32 images is {torchvision['ratio']:.1f} times as "
         "fast as torchvision's.",
         f"**Baselines included.** Besides TCL, {len(ROWS) - 1} self-supervised methods and 5 supervised losses share "
@@ -201,13 +208,16 @@ def verdict(findings: Sequence[Finding], *more: str) -> str:
     shown.sort(key=lambda each: "±" not in each.number)  # what rests on several runs first
     texts = []
     for each in shown:
-        word = words[each.verdict]
+        word, number = words[each.verdict], each.number.partition(": ")[2]
         if each.verdict == PARTLY:
-            found = re.findall(r"([-+]\d+\.\d+) ± (\d+\.\d+)", each.number.replace("−", "-"))
-            word += f" by {sum(float(mean) > float(half) for mean, half in found)} of {len(found)} measures"
-        elif each.verdict == OPEN and "±" not in each.number:
-            word = "too few seeds to tell"
-        texts.append(f"**{each.claim.headline}: {word}.** {each.number.partition(' = ')[2]}.")
+            found = re.findall(r"([-+]\d+\.\d+) ± (\d+\.\d+)", number.replace("−", "-"))
+            word += f" on {sum(float(mean) > float(half) for mean, half in found)} of {len(found)} measures"
+        elif each.verdict == OPEN and "±" not in number:
+            word = "too few seeds"
+        texts.append(f"**{each.claim.headline}: {word}.** {number[:1].upper()}{number[1:]}.")
+    gains = Counter(each.verdict for each in findings if each.claim.text.startswith("TCL beats SupCon"))
+    counts = ", ".join(f"{gains[name]} {name}" for name in (REPRODUCED, PARTLY, NOT, OPEN))
+    texts.append(f"**The paper reports {gains.total()} times that TCL beats SupCon.** {counts}.")
     return _bullets(*texts, *more)
 
 
@@ -286,6 +296,7 @@ def verdict_tables(findings: Sequence[Finding], results: Path, runs: Results) ->
     rows = list(zip(findings, verdicts.table(findings), strict=True))
     tested = [row[:-1] for each, row in rows if each.number != NOT_RUN]
     missing = [(row[0], row[1], "some seeds" if each.files else "none", row[-1]) for each, row in rows if row[-1]]
+    num_open = sum(each.verdict == OPEN for each in findings)
     files: dict[tuple[Path, ...], str] = {}
     for finding in findings:
         for title, found in finding.files.items():
@@ -299,7 +310,7 @@ def verdict_tables(findings: Sequence[Finding], results: Path, runs: Results) ->
         RULES.strip().format(torchs=torchs_difference(runs)),
         folded("How we judge claims", JUDGING),
         folded(
-            f"The {len(missing)} open claims with missing runs, and their time on one H200",
+            f"{len(missing)} of the {num_open} open claims need more runs: their time on one H200",
             markdown_table(("claim", "source", "our runs", "missing, minutes"), missing, ("missing, minutes",)),
         ),
         folded("The result files behind the verdicts, by experiment and row", "\n".join(lines)),

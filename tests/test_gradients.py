@@ -136,7 +136,7 @@ def test_a_sweep_is_the_mean_over_batches() -> None:
     assert (automatic["tcl"]["k2"], automatic["by_k2"][1]["k2"]) == (1.5, 3.0)
     assert 0.05 < automatic["tcl"]["k1"] < 1e4
     # A bin's mean is that of the coefficients of its pairs.
-    terms = [coefficients(z, y, k1=10.0) for z, y in batches]
+    terms = [coefficients(z, y, k1=10.0, k2=1.0) for z, y in batches]
     sim = torch.cat(
         [torch.nn.functional.normalize(z, dim=1) @ torch.nn.functional.normalize(z, dim=1).T for z, _ in batches]
     )

@@ -164,7 +164,7 @@ def _photos(recipe: str, start: str, untrained: str, more: str = "") -> Experime
         untrained: ("optim.epochs=0", "method.cross_entropy=0"),
     }
     return Experiment(
-        title=f"TCL plus cross-entropy against cross-entropy, photos, {start}",
+        title=f"TCL auto plus cross-entropy, photos, {start}",
         summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
         rows=tuple(
             PlanRow(title=title, recipe=recipe, overrides=own, method=title, is_baseline=title == untrained)

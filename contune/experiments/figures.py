@@ -122,12 +122,10 @@ def seeds_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figure:
                 names.append(measure if only else pair if other == column else f"{pair}, {measure}")
         differences.axvline(0, color=MUTED, linewidth=1, zorder=1)
         _name_rows(differences, names)
-        words = (
-            pair.replace(" −", "\n−") + ", points"
-            if only
-            else "difference, points\n(measured as on the left unless named)"
+        difference = (
+            pair.replace(" −", "\n−") + ", points" if only else "difference, points\n(same measure unless named)"
         )
-        differences.set_xlabel(words)
+        differences.set_xlabel(difference)
     tick = _handle(MethodStyle("each run", MUTED, "|"))
     return _with_legend(figure, experiment.title, [tick, *_bar_handles(outcomes)])
 

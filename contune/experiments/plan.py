@@ -43,7 +43,7 @@ ABOUT = "experiment.json"
 PLACES = ("data.path", "data.classes")
 """Settings that say where the data is."""
 TORCHS_NORM = ("graph", "eager")
-"""Engines that use torch's batch norm on a GPU. Others use contune's, and the two differ in accuracy."""
+"""Engines that use torch's kernels for batch norm on a GPU. The others use contune's, or those of the compiler."""
 
 
 @dataclass(frozen=True, kw_only=True)

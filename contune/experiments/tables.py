@@ -32,8 +32,8 @@ MOST_NAMED = 3
 """Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
-    "Differences in tables need three seeds of both methods. If both have the same seeds, they are paired. Otherwise "
-    "the interval is Welch's."
+    "Differences in tables of accuracies need three seeds of both methods. If both have the same seeds, they are "
+    "paired. Otherwise the interval is Welch's."
 )
 RESPONSES = (
     "Gradients: the mean over training of the coefficients of positives (the paper's equation 16) and of negatives "
@@ -220,7 +220,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks the highest value, which may be highest by chance."
+            "Bold marks the highest value of a column or row, perhaps by chance."
         )
         if any(each.num_seeds >= FEW for each in outcomes):
             notes.append(
@@ -231,7 +231,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
         if few:
             top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
             half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            uncertain = f"{num:,} test images alone make them uncertain by about ± {half:.1f} points (95 %)"
+            uncertain = f"For an accuracy of {top1:.0f} %, {num:,} test images alone give ± {half:.1f} points (95 %)"
             notes.append(f"Accuracies without ± have one or two seeds. {uncertain}.")
         notes += _facts(outcomes, columns)
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]

@@ -34,8 +34,8 @@ VIEWS_PER_SECOND, OF_OTHERS = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 2
 """On one H200 at 32 pixels, about; ImageNet's 224 pixels take 3.3 times as long."""
 
 Rows = Sequence[Outcome]
-Decided = tuple[str, str]
-"""A verdict and the number behind it."""
+Decided = tuple[str, str, Rows]
+"""A verdict, the number behind it, and the rows that this number is from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,8 @@ class Claim:
     columns: Sequence[str] = (TOP1,)
     seeds: int
     """How many seeds of each row are to be run."""
+    runs: str = ""
+    """What the seeds of a row stand for, if not for the same data each."""
     headline: str = ""
     """For the README."""
 
@@ -129,28 +131,30 @@ def above(claim: Claim, rows: Rows) -> Decided:
     """
     verdicts: list[str] = []
     texts: list[str] = []
+    shown, which = rows, ""
     for column in claim.columns:
-        gaps, shown = gaps_of(rows, column), rows
+        gaps = gaps_of(rows, column)
         if _share_a_row(rows):
-            total, shown = min(
-                zip(gaps, _pairs(rows), strict=True), key=lambda pair: pair[0].mean - (pair[0].half or 0)
-            )
+            pairs, which = zip(gaps, _pairs(rows), strict=True), f", the smallest of {len(gaps)} differences"
+            total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
         else:
             total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
         verdict = judge(total, None if claim.differs else claim.paper)
         verdicts.append(PARTLY if verdict == REPRODUCED and min(gap.mean for gap in gaps) <= 0 else verdict)
-        again = f"By {_measure(rows, column)}: {total.signed}"
-        texts.append(again if texts else _equation(claim, rows, total, column, shown))
-    return verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN, ". ".join(texts)
+        texts.append(f"{_measure(rows, column)} {total.signed}{'' if texts else ' points'}")
+    verdict = verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN
+    return verdict, f"{_difference(claim, shown)}: {', '.join(texts)}{which}", shown
 
 
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference of each pair is at most the margin; not if it is more and its interval excludes 0."""
-    gaps = zip(gaps_of(rows), _pairs(rows), strict=True)
-    total, shown = max(gaps, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
+    gaps = gaps_of(rows)
+    pairs = zip(gaps, _pairs(rows), strict=True)
+    total, shown = max(pairs, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    return verdict, _equation(claim, rows, total, pair=shown)
+    which = f", the largest of {len(gaps)} differences" if len(gaps) > 1 else ""
+    return verdict, f"{_difference(claim, shown)}: {_measure(shown)} {total.signed} points{which}", shown
 
 
 def reaches(claim: Claim, rows: Rows) -> Decided:
@@ -160,7 +164,7 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
     assert found is not None
     lacking = (claim.paper or 0.0) - found.mean
     verdict = REPRODUCED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else NOT
-    return verdict, f"{found} % by {_measure(rows, column)}"
+    return verdict, f"{_measure(rows, column)} {found} %", rows
 
 
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
@@ -168,7 +172,7 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     first, second = gaps_of(rows)
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
-    return judge(total), _equation(claim, rows, total)
+    return judge(total), f"{_difference(claim, rows)}: {_measure(rows)} {total.signed} points", rows
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
@@ -176,7 +180,7 @@ def at_the_ends(claim: Claim, rows: Rows) -> Decided:
     values = [found.mean for each in rows if (found := each.accuracy()) is not None]
     hits = (values[0] == min(values)) + (values[-1] == max(values))
     texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
-    return (NOT, PARTLY, REPRODUCED)[hits], f"{texts[0]}, {texts[-1]} by {_measure(rows)}"
+    return (NOT, PARTLY, REPRODUCED)[hits], f"{_measure(rows)} {texts[0]}, {texts[-1]}", rows
 
 
 def upper_half(claim: Claim, rows: Rows) -> Decided:
@@ -184,8 +188,8 @@ def upper_half(claim: Claim, rows: Rows) -> Decided:
     own, *others = [found.mean for each in rows if (found := each.accuracy(LINEAR)) is not None]
     place = 1 + sum(value > own for value in others)
     verdict = REPRODUCED if own >= median(others) else NOT
-    number = f"{own:.2f} % by {_measure(rows[:1], LINEAR)}, rank {place} of {len(rows)}"
-    return verdict, f"{number}; the median of the others is {median(others):.2f} %"
+    number = f"{_measure(rows[:1], LINEAR)} {own:.2f} %, rank {place} of {len(rows)}"
+    return verdict, f"{number}; the median of the others is {median(others):.2f} %", rows
 
 
 def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: float = 1e9) -> Decided:
@@ -194,27 +198,27 @@ def response(claim: Claim, rows: Rows, *, key: str, low: float = 0.0, high: floa
     for each in rows:
         own, supcon = each.mean_logged(key), each.mean_logged(f"supcon_{key}")
         if own is None or supcon is None:
-            return OPEN, "the runs did not log gradients"
+            return OPEN, "the runs did not log gradients", rows
         values.append(100 * own / supcon)
     rises = all(a < b for a, b in pairwise(values))
     ends = low <= values[-1] <= high
     verdict = REPRODUCED if rises and ends else PARTLY if (rises and len(values) > 1) or values[-1] > values[0] else NOT
     last = f" and {values[-1]:.0f} % at {rows[-1].row.at}" if len(rows) > 1 else ""
-    return verdict, f"{values[0]:.0f} % of SupCon's at {rows[0].row.at}{last}"
+    return verdict, f"{values[0]:.0f} % of SupCon's at {rows[0].row.at}{last}", rows
 
 
 def holds(claim: Claim, rows: Rows) -> Decided:
     """Theorem 1, which is about hard positives, holds for all positives. If not, the runs do not tell."""
     shares = [share for each in rows if (share := each.mean_logged("theorem1_share")) is not None]
     if not shares:
-        return OPEN, "the runs did not log gradients"
+        return OPEN, "the runs did not log gradients", rows
     share = 100 * mean(shares)
     at = f" at {rows[0].row.at}" if len(rows) == 1 and rows[0].row.at else ""
-    return REPRODUCED if share > 99.9 else OPEN, f"larger for {share:.0f} % of all positives{at}"
+    return REPRODUCED if share > 99.9 else OPEN, f"larger for {share:.0f} % of all positives{at}", rows
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
-    """`the full probe`, or `the full probe (Cross-entropy: classifier)`."""
+    """`full probe`, or `full probe (cross-entropy: its classifier)`."""
     names: dict[str, str] = {}
     for each in rows:
         for score in each.scores(column):
@@ -222,19 +226,15 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
             name = RETRIEVAL[measure].title if measure in RETRIEVAL else MEASURES[measure].short_title
             names.setdefault(name, each.row.method.replace(*LOWER))
     first, *others = names
-    text = f"the {first}" if first.endswith("probe") else first
-    return text + "".join(f" ({names[other]}: by its {other})" for other in others)
+    return first + "".join(f" ({names[other]}: its {other})" for other in others)
 
 
-def _equation(claim: Claim, rows: Rows, total: Spread, column: str = TOP1, pair: Rows = ()) -> str:
-    """`TCL − SupCon = +0.7 points by the full probe`, with their settings if these differ.
-
-    pair: the two rows to name, if they are not the first two.
-    """
-    (upper, lower), weakest = [each.row for each in pair or rows][:2], "weakest: " if 0 < len(pair) < len(rows) else ""
+def _difference(claim: Claim, rows: Rows) -> str:
+    """`TCL − SupCon`, with their settings if these differ."""
+    upper, lower = [each.row for each in rows[:2]]
     settings = [f" ({row.at})" if row.at and upper.at != lower.at else "" for row in (upper, lower)]
     names = [(row.method or row.title) + at for row, at in zip((upper, lower), settings, strict=True)]
-    return f"{weakest}{claim.difference or ' − '.join(names)} = {total.signed} points by {_measure(rows, column)}"
+    return claim.difference or " − ".join(names).replace(*LOWER)
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
@@ -273,8 +273,8 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
             rows[text] = row
         verdict, number = OPEN, NOT_RUN
         if all(each.scores(column) for each in rows.values() for column in claim.columns):
-            verdict, number = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
-            number = f"{number} ({_seeds([rows[text] for text in claim.rows])})"
+            verdict, number, shown = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
+            number = f"{number} ({claim.runs or _seeds(shown)})"
         files = {
             f"{claim.experiment.split()[0]}, {text}": tuple(Path(result["file"]) for result in each.results)
             for text, each in rows.items()
@@ -328,14 +328,16 @@ def summary(findings: Sequence[Finding]) -> str:
     ours = [each for each in findings if each.claim.source == OURS]
     papers = [each for each in findings if each.claim.source != OURS]
     reproduced = [each for each in papers if each.verdict == REPRODUCED]
-    same, single = sum(not each.claim.differs for each in reproduced), sum(each.num_seeds == 1 for each in reproduced)
+    others, single = (
+        sum(bool(each.claim.differs) for each in reproduced),
+        sum(each.num_seeds == 1 for each in reproduced),
+    )
     counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
     (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"We list {len(papers)} claims of the paper. {len(reproduced)} are reproduced, {same} of them in the paper's "
-        f"setting and {single} from one seed. {partly} are partly reproduced, {not_} are not, {open_} are open "
-        f"({not_run[0]} not run). "
-        f"Of our own {len(ours)} claims, {hold} hold, {in_part} hold in part, {fail} do not hold, "
+        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({single} on one seed, {others} in "
+        f"other settings), {partly} partly reproduced, {not_} not reproduced, {open_} open ({not_run[0]} not run). "
+        f"We also test {len(ours)} claims of our own: {hold} hold, {in_part} hold in part, {fail} do not hold, "
         f"{undecided} are open ({not_run[1]} not run)."
     )

@@ -98,21 +98,17 @@ class Pairs(NamedTuple):
         return Pairs(self.y_CD, self.x_RD, self.labels_C, self.labels_R, weights_CR, self.order_C, self.order_R)
 
 
-def lengths(z_ND: Tensor) -> Tensor:
-    """(N, 1) L2 norms; infinite for an embedding that is too short to have a direction, NaN for one that is too long.
-
-    Squares overflow beyond 1.8e19 in float32. NaN, as of any embedding that is not finite, is noticed; 0 was not.
-    """
-    norm_N1: Tensor = torch.linalg.vector_norm(z_ND, dim=1, keepdim=True)
-    return norm_N1.masked_fill(norm_N1 == torch.inf, torch.nan).masked_fill(norm_N1 < SHORTEST, torch.inf)
-
-
 def normalized(z_ND: Tensor, normalize: bool) -> tuple[Tensor, Tensor | None]:
-    """Embeddings in float32 or better, L2-normalized if asked for, and their lengths (N, 1)."""
+    """Embeddings in float32 or better, L2-normalized if asked for, and their lengths (N, 1).
+
+    A length is infinite for an embedding that is too short to have a direction, NaN for one that is too long: squares
+    overflow beyond 1.8e19 in float32. NaN, as of any embedding that is not finite, is noticed; 0 was not.
+    """
     x_ND = z_ND.to(torch.float64 if z_ND.dtype == torch.float64 else torch.float32)
     if not normalize:
         return x_ND, None
-    norm_N1 = lengths(x_ND)
+    norm_N1 = torch.linalg.vector_norm(x_ND, dim=1, keepdim=True)
+    norm_N1 = norm_N1.masked_fill(norm_N1 == torch.inf, torch.nan).masked_fill(norm_N1 < SHORTEST, torch.inf)
     return x_ND / norm_N1, norm_N1
 
 

@@ -69,7 +69,7 @@ def gradient(
     plain = exponent_is_safe(len(pairs.y_CD), settings, pairs.x_RD.dtype)
     row_5R1 = None if rows is None else _factors(*rows, divisor, pairs.order_R, plain)[..., None]
     column_51C = None if columns is None else _factors(*columns, divisor, pairs.order_C, plain)[:, None]
-    grad_RD = torch.empty_like(pairs.x_RD)
+    grad_RD = pairs.x_RD.new_empty(pairs.x_RD.shape)  # contiguous, as the compiled operator says
 
     def fill(rows: slice, logits_BC: Tensor, band: slice, by_row_BK: Tensor, by_column_BK: Tensor) -> None:
         sides = [] if row_5R1 is None else [(by_row_BK, [row_5R1[:, rows]])]

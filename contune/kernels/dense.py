@@ -80,9 +80,8 @@ def parts_of_loss(
     return log_D_R, attraction_R, usable_R, log_k1_R
 
 
-def row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor | None = None) -> Tensor:
-    terms_RC = terms_RC.masked_fill(~kept_RC, -math.inf)
-    return (terms_RC if zero_R1 is None else terms_RC.masked_fill(zero_R1, 0.0)).logsumexp(dim=1)
+def row_logsumexp(terms_RC: Tensor, kept_RC: Tensor, zero_R1: Tensor) -> Tensor:
+    return terms_RC.masked_fill(~kept_RC, -math.inf).masked_fill(zero_R1, 0.0).logsumexp(dim=1)
 
 
 def log_or_inf(x: float) -> float:
@@ -92,11 +91,11 @@ def log_or_inf(x: float) -> float:
 def exponent_is_safe(num_columns: int, settings: LossSettings, dtype: torch.dtype = torch.float32) -> bool:
     """Whether exp(s/τ) and its sums fit `dtype` as they are. If not, backends subtract a maximum first.
 
-    The limits leave room for a factor of e^9 or more in the formula.
+    The limits leave room for a factor of e^9 or more in the formula, and in `in` for weights of up to 2^28 (`fused`).
     """
     if not settings.normalize:
         return False
-    limit = 700.0 if dtype == torch.float64 else 75.0
+    limit = (700.0 if dtype == torch.float64 else 75.0) - (20.0 if settings.kind == "in" else 0.0)
     relative = settings.kind == "auto"
     factor = max(settings.k2, 1.0 + settings.k1 if relative else 1.0)
     attracted = UNIT_BOUND / settings.temperature + math.log(max(num_columns * factor, 2.0))

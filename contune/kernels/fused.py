@@ -96,7 +96,7 @@ def _half_labels(labels_NC: Tensor, largest: Tensor) -> Tensor:
 def statistics(pairs: Pairs, settings: LossSettings) -> Tensor:
     grid, (inputs, sizes), options = _launch(pairs, settings)
     num_rows, order_R = len(pairs.x_RD), pairs.order_R
-    part_SKR = _floats(pairs, grid[1], 7 if settings.kind == "auto" else 6, num_rows)
+    part_SKR = _floats(pairs, grid[1], 7, num_rows)
     to_log2, (k1, _) = LOG2_E / settings.temperature, _first_number(settings)
     _kernels().statistics_kernel[grid](*inputs, part_SKR, *sizes, to_log2, k1, settings.k2, **options)
     stats_4R = _floats(pairs, 4, num_rows)
@@ -303,7 +303,7 @@ def loss_and_gradient(z_ND: Tensor, labels_N: Tensor, settings: LossSettings) ->
         anchors_7N, loss, grad_ND, num, *z_ND.stride(), to_log2, temperature, pull_factor, k2, scale, mean
     )  # fmt: skip
     constants = _small_constants(dim, precision, kind, pulls, *labels_N.shape[1:])
-    aligned = (z_ND.data_ptr() | labels_N.data_ptr()) % 16 == 0  # what torch.empty hands out always is
+    aligned = (z_ND.data_ptr() % 16 == 0, labels_N.data_ptr() % 16 == 0)  # what torch.empty hands out always is
     shapes = (z_ND.shape, z_ND.stride(), labels_N.shape[1:])
     key = (z_ND.device, z_ND.dtype, *shapes, aligned, precision, kind, pulls, mean)
     grid = (-(-num // SMALL_ROW_BLOCK), 1, 1)

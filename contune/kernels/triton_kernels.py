@@ -352,7 +352,7 @@ def statistics_kernel(
     RESIDENT: tl.constexpr, SORTED: tl.constexpr, HAS_SELF: tl.constexpr, SHIFTED: tl.constexpr,
     PULLS: tl.constexpr, KIND: tl.constexpr, PRECISION: tl.constexpr, CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """The sums of `add_tile` for each anchor and split of the columns, (S, 6, R); (S, 7, R) for `auto`."""
+    """The sums of `add_tile` for each anchor and split of the columns, (S, 7, R)."""
     block, split = tl.program_id(0), tl.program_id(1)
     rows = block * BM + tl.arange(0, BM)
     row_labels, own, band_low, band_high = load_block(
@@ -378,15 +378,14 @@ def statistics_kernel(
             top, denominator, similarity, count, inner_top, inner, attracted,
             to_log2, k1, k2, HAS_SELF, SHIFTED, PULLS, KIND, CLASSES,
         )  # fmt: skip
-    out = out_ptr + split * (7 if KIND == "auto" else 6) * num_rows + rows
+    out = out_ptr + split * 7 * num_rows + rows
     tl.store(out, top, mask=rows < num_rows)
     tl.store(out + num_rows, denominator, mask=rows < num_rows)
     tl.store(out + 2 * num_rows, similarity, mask=rows < num_rows)
     tl.store(out + 3 * num_rows, count, mask=rows < num_rows)
     tl.store(out + 4 * num_rows, inner_top, mask=rows < num_rows)
     tl.store(out + 5 * num_rows, inner, mask=rows < num_rows)
-    if KIND == "auto":
-        tl.store(out + 6 * num_rows, attracted, mask=rows < num_rows)
+    tl.store(out + 6 * num_rows, attracted, mask=rows < num_rows)
 
 
 @triton.jit
@@ -399,19 +398,17 @@ def finish_statistics_kernel(
     inside = rows < num_rows
     top = tl.full((BLOCK,), float("-inf"), dtype=tl.float32)
     inner_top = top
-    NUM: tl.constexpr = 7 if KIND == "auto" else 6
     for split in range(num_splits):
-        part = part_ptr + split * NUM * num_rows + rows
+        part = part_ptr + split * 7 * num_rows + rows
         top = tl.maximum(top, tl.load(part, mask=inside, other=0.0))
         inner_top = tl.maximum(inner_top, tl.load(part + 4 * num_rows, mask=inside, other=0.0))
     zeros = tl.zeros((BLOCK,), dtype=tl.float32)
     denominator, similarity, count, inner, attracted = zeros, zeros, zeros, zeros, zeros
     for split in range(num_splits):
-        part = part_ptr + split * NUM * num_rows + rows
+        part = part_ptr + split * 7 * num_rows + rows
         shrink = tl.exp2(tl.load(part, mask=inside, other=0.0) - top)
         denominator += shrink * tl.load(part + num_rows, mask=inside, other=0.0)
-        if KIND == "auto":
-            attracted += shrink * tl.load(part + 6 * num_rows, mask=inside, other=0.0)
+        attracted += shrink * tl.load(part + 6 * num_rows, mask=inside, other=0.0)
         similarity += tl.load(part + 2 * num_rows, mask=inside, other=0.0)
         count += tl.load(part + 3 * num_rows, mask=inside, other=0.0)
         shrink = tl.exp2(tl.load(part + 4 * num_rows, mask=inside, other=0.0) - inner_top)

@@ -208,7 +208,7 @@ def triplet_loss(
     dispatch.check_number("margin", margin)
     check_known("reduction", reduction, dispatch.CHOICES["reduction"])
     z, labels, positives, *_ = dispatch.check_pairs(z, labels, positives)
-    positive_NN = (positives.to(z.device) if labels is None else dispatch.overlap(labels, labels)) > 0  # one is given
+    positive_NN = (dispatch.overlap(labels, labels) if positives is None else positives) > 0
     itself_NN = torch.eye(len(z), dtype=torch.bool, device=z.device)
     positive_NN, negative_NN = positive_NN & ~itself_NN, ~(positive_NN | itself_NN)
     with torch.autocast(z.device.type, enabled=False):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from contune.distributed import world_size
-from contune.errors import UserError, unknown
+from contune.errors import UserError, check_known
 from contune.kernels import APART, LossSettings, autograd, chunked, dense, fused, normalized, without_autocast
 
 CHOICES = {
@@ -47,18 +47,12 @@ def pair_loss(
     z, labels, positives, candidates, candidate_labels = check_pairs(z, labels, positives, candidates, candidate_labels)
     if distributed and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
-    if candidates is not None and candidates.dtype != z.dtype:  # a float32 queue and what autocast gives
-        dtype = torch.promote_types(z.dtype, candidates.dtype)
-        z, candidates = z.to(dtype), candidates.to(dtype)
-    wide = torch.float64 if z.dtype == torch.float64 else torch.float32
-    is_matrix = labels is not None and labels.dim() == 2
-    label_type = wide if is_matrix else torch.int64
-    labels = None if labels is None else labels.to(z.device, label_type).contiguous()
-    candidate_labels = None if candidate_labels is None else candidate_labels.to(z.device, label_type).contiguous()
-
     spread = distributed and world_size() > 1
     temperature: Any = settings.temperature
     learnt = "the temperature" if isinstance(temperature, Tensor) else None
+    groups = (labels, candidate_labels, positives)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in groups):
+        learnt = "positives"
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learnt
@@ -68,13 +62,11 @@ def pair_loss(
         compiled_loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
         return compiled_loss
 
-    if positives is not None and positives.requires_grad and torch.is_grad_enabled():
-        learnt = "positives"
     problem = fused.unsupported(z, labels, settings) if backend == "fused" else None
     if backend in ("chunked", "fused") and learnt:
         problem = f"has no gradient for {learnt}; 'dense' has one"
     elif spread and (backend == "dense" or learnt):
-        backend, problem = "dense", "works in one process only; a learnt temperature needs it"
+        backend, problem = "dense", "works in one process only; what is learnt needs it"
     if problem is not None:
         raise UserError(f"backend={backend!r} {problem}. Use backend='auto'.")
     if backend == "auto" or not num_pairs:
@@ -82,15 +74,13 @@ def pair_loss(
         on_gpu = z.is_cuda and fused.unsupported(z, labels, settings) is None
         backend = "dense" if learnt or small else "fused" if on_gpu else "chunked"
 
-    weights = None if positives is None else positives.to(z.device, wide)
     need = POSITIVE_AND_NEGATIVE if settings.kind in APART else POSITIVE
     with without_autocast(z.device.type):
         if backend == "dense":
             x_ND, _ = normalized(z, settings.normalize)
             y_MD = x_ND if candidates is None else normalized(candidates, settings.normalize)[0]
-            if labels is not None:
-                weights = overlap(labels, labels if candidate_labels is None else candidate_labels).to(x_ND.dtype)
-            assert weights is not None
+            others = labels if candidate_labels is None else candidate_labels
+            weights = overlap(labels, others).to(x_ND.dtype) if positives is None else positives
             itself = None if candidates is not None else torch.eye(len(z), dtype=torch.bool, device=z.device)
             loss_N, usable_N = dense.loss_per_anchor(x_ND @ y_MD.T, weights, itself, settings)
             return reduce_anchors(loss_N, usable_N, settings.reduction, need)
@@ -99,7 +89,7 @@ def pair_loss(
         module = fused if backend == "fused" else chunked
         with torch.cuda.device_of(z):  # Triton launches on the current device, which may be another one
             loss, total_N = autograd.PairLoss.apply(  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                z, candidates, labels, candidate_labels, weights, settings, module, spread, at_once
+                z, candidates, labels, candidate_labels, positives, settings, module, spread, at_once
             )
     warn_if_nothing_usable(total_N, need)
     result: Tensor = loss
@@ -110,8 +100,7 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
     """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
     words = {"backend": backend, "precision": settings.precision, "reduction": settings.reduction}
     for name, value in words.items():
-        if value not in CHOICES[name]:
-            raise unknown(name, value, CHOICES[name])
+        check_known(name, value, CHOICES[name])
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
@@ -136,7 +125,7 @@ def check_number(name: str, value: object, *, zero: bool = True) -> float:
 
 
 def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, candidate_labels: Any = None) -> list[Any]:
-    """The same, views (B, V, d) as rows (B·V, d) with labels and positives repeated, and labels as tensors.
+    """The same, views (B, V, d) as rows (B·V, d) with labels and positives repeated, of types that fit on one device.
 
     Raises a UserError unless these are embeddings with either labels or positives, of shapes that fit.
     """
@@ -162,7 +151,14 @@ def check_pairs(z: Any, labels: Any, positives: Any, candidates: Any = None, can
         if not isinstance(positives, Tensor) or positives.shape != shape:
             raise UserError(f"positives must be a bool mask or weights of shape {shape}, got {_described(positives)}")
         _check_weights("positives", positives)
-    return [z, labels, positives, None if candidates is None else others, candidate_labels]
+    dtype = torch.promote_types(z.dtype, others.dtype)  # of a float32 queue and what autocast gives
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    label_type = wide if labels is not None and labels.dim() == 2 else torch.int64
+    labels, candidate_labels = (
+        None if x is None else x.to(z.device, label_type).contiguous() for x in (labels, candidate_labels)
+    )
+    positives = None if positives is None else positives.to(z.device, wide)
+    return [z.to(dtype), labels, positives, None if candidates is None else others.to(dtype), candidate_labels]
 
 
 def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor, Tensor | None, int]:

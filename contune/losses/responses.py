@@ -1,6 +1,6 @@
 """The paper's gradient responses: how strongly positives pull an anchor and negatives push it (lemmas 1 and 2).
 
-Training logs them (`logged_responses`), `contune tune` and `contune analyze` compare k1 and k2 with them (`responses`).
+Training logs them (`logged_responses`), `contune analyze` compares k1 and k2 with them (`response_sums`).
 `coefficients` returns every term as an (N, N) matrix.
 
 Shapes: R anchors, C candidates, N embeddings that are both, D embedding size, K pairs.
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from contune import distributed
-from contune.errors import UserError
+from contune.errors import UserError, check_known
 from contune.kernels import LossSettings, dense, normalized
-from contune.losses.contrastive import Number, tcl_settings
+from contune.losses.contrastive import VARIANTS, Number, tcl_settings
 from contune.losses.dispatch import check_pairs, check_settings, overlap
 
 BLOCK_PAIRS = 2**22
@@ -115,14 +115,9 @@ def batch_block(
     z, labels, positives, *_ = check_pairs(z, labels, positives)
     z_ND, _ = normalized(z.detach(), normalize)
     rows = slice(None, None, every or anchor_step(len(z), len(z)))
-    if positives is not None:
-        weights_RC = positives.to(z.device)[rows]
-    else:
-        assert labels is not None
-        labels_N = labels.to(z.device)
-        weights_RC = overlap(labels_N[rows], labels_N)
     own_R = torch.arange(len(z), device=z.device)[rows]
     with torch.autocast(z.device.type, enabled=False):
+        weights_RC = overlap(labels[rows], labels) if positives is None else positives[rows]
         return pair_block(z_ND[rows], z_ND, weights_RC, own_R)
 
 
@@ -133,8 +128,8 @@ def coefficients(
     *,
     positives: Tensor | None = None,
     temperature: float = 0.1,
-    k1: Number = 5000.0,
-    k2: Number = 1.0,
+    k1: Number = "auto",
+    k2: Number = "auto",
     r: float = 0.3,
     variant: str = "out",
     normalize: bool = True,
@@ -150,11 +145,12 @@ def coefficients(
     positive, z_j is both anchor and candidate, so its gradient is (1 / τA) Σ_i (c_ji + c_ij) z_i.
 
     All terms of an anchor without a positive are 0. With weights as `positives`, X_ip is the weight's share. For
-    `variant="in"`, X_ip is the share of exp(s_ip / τ) among the positives.
+    `variant="in"`, the terms are those of `supcon_loss`, and X_ip is the share of exp(s_ip / τ) among the positives.
     """
+    check_known("variant", variant, VARIANTS)
     block = batch_block(z, labels, positives=positives, normalize=normalize, every=1)
-    settings = tcl_settings(temperature, k1, k2, r)
-    return block.coefficients(settings if variant == "out" else settings._replace(kind=variant))
+    supcon_in = LossSettings(temperature, 0.0, 1.0, "in")
+    return block.coefficients(supcon_in if variant == "in" else tcl_settings(temperature, k1, k2, r))
 
 
 @torch.no_grad()
@@ -164,8 +160,8 @@ def responses(
     *,
     positives: Tensor | None = None,
     temperature: float = 0.1,
-    k1: Number = 5000.0,
-    k2: Number = 1.0,
+    k1: Number = "auto",
+    k2: Number = "auto",
     r: float = 0.3,
     normalize: bool = True,
     hard: float | None = HARD_SHARE,

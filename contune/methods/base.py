@@ -6,8 +6,9 @@ Shapes: B images of this process, V views of each, N = V · B rows of the stacke
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, permutations
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from contune import distributed
 from contune.errors import UserError
-from contune.kernels import lengths
+from contune.kernels import normalized
 from contune.models.heads import ema_update
 from contune.settings import ranged
 
@@ -146,10 +147,8 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tens
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([encoder(chunk) for chunk in chunks])
 
-    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), unchanged_buffers(encoder)
-
-    return torch.cat([checkpoint(encoder, chunk, use_reentrant=False, context_fn=contexts) for chunk in chunks])
+    again = partial(checkpoint, use_reentrant=False, context_fn=lambda: (nullcontext(), unchanged_buffers(encoder)))
+    return torch.cat([again(encoder, chunk) for chunk in chunks])
 
 
 @contextmanager
@@ -229,5 +228,4 @@ def at_least_float32(z: Tensor) -> Tensor:
 
 def unit_rows(z_ND: Tensor) -> Tensor:
     """Rows L2-normalized in float32 or better. A row without a direction becomes 0, and so does its gradient."""
-    z_ND = at_least_float32(z_ND)
-    return z_ND / lengths(z_ND)
+    return normalized(z_ND, True)[0]

@@ -170,7 +170,7 @@ def _apply_forward(x_ptr, residual_ptr, weight_ptr, bias_ptr, mean_ptr, rstd_ptr
     if ADD:
         y += tl.load(residual_ptr + at, mask=inside, other=0.0).to(tl.float32)
     if RELU:
-        y = tl.maximum(y, 0.0)
+        y = tl.where(y < 0, 0.0, y)  # unlike tl.maximum on a GPU, it keeps a NaN
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 

@@ -91,6 +91,18 @@ def test_missing_and_failed_runs_are_in_the_table() -> None:
     assert "SupCon, CIFAR-10, seed 0: no room." in table.notes
 
 
+def test_a_row_per_method_with_baselines_last() -> None:
+    experiment = find_experiment("ssl-cifar100")
+    rows = {row.title: row for row in experiment.rows}
+    outcomes = [made_up_outcome(rows[title], top1) for title, top1 in (("Untrained encoder", 95.0), ("SimCLR", 90.0))]
+    table = make_table(experiment, outcomes)
+    assert [row[:3] for row in texts(table)] == [
+        ["SimCLR", "90.00", "80.00"],
+        ["Untrained encoder", "95.00", "80.00"],
+    ]
+    assert list(table.columns)[-1].endswith("top-1 %")
+
+
 def test_a_long_tail_shows_the_accuracy_of_rare_classes() -> None:
     experiment = find_experiment("long-tail-digits")
     outcomes = [made_up_outcome(row, 80.0, 82.0) for row in experiment.rows]

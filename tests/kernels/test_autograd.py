@@ -181,3 +181,5 @@ def test_compiled_under_autocast_and_with_nothing_in_it() -> None:
     loss = compiled(empty, labels[:0])
     assert loss == 0
     assert gradient(loss, empty).shape == empty.shape
+    z = rows(16, 70, torch.float32).T.requires_grad_()
+    assert gradient(compute(z, F.one_hot(labels)), z).is_contiguous(), "whatever z is, as a compiled step expects"

@@ -76,6 +76,13 @@ def test_positives_and_negatives_far_apart_are_no_overflow(way: Way, loss_of: Lo
 
 
 @closed_ways
+def test_weights_leave_the_exponentials_room(way: Way) -> None:
+    z, weights, settings = 1 + rows(16) / 100, rows(16).abs(), {"temperature": 0.0145, "reduction": "none"}
+    expected = solved(DENSE, z, weights, loss_of=supcon_in, **settings)
+    assert relative_error(solved(way, z, weights, loss_of=supcon_in, **settings)[0], expected[0]) < 1e-2
+
+
+@closed_ways
 def test_nothing_to_compare_is_nothing_learnt(way: Way) -> None:
     z, labels, none = rows(5), torch.arange(5) % 2, torch.zeros(0, dtype=torch.long)
     queue = way.tensor(torch.zeros(0, 6, dtype=way.dtype))

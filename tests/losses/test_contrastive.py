@@ -213,6 +213,14 @@ def test_weights_have_a_gradient(variant: str) -> None:
 
 
 @pytest.mark.parametrize("num", [64, 600])
+def test_a_label_matrix_is_learnt_whatever_the_size_of_the_batch(num: int) -> None:
+    z, labels = random_unit(num), random_unit(num, seed=1).abs().requires_grad_()
+    losses = tcl_loss(z, labels), tcl_loss(z, positives=labels @ labels.T)
+    found, expected = (torch.autograd.grad(loss, labels)[0] for loss in losses)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("num", [64, 600])
 def test_a_temperature_is_learnt_whatever_the_size_of_the_batch(num: int) -> None:
     z, labels = random_unit(num), torch.arange(num) % 3
     temperature = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))

@@ -60,6 +60,7 @@ def test_by_hand() -> None:
     labels = torch.tensor([0, 0, 1, 1])
     assert triplet_loss(z, labels, margin=2.0).item() == pytest.approx(2.0 - math.sqrt(2))
     assert triplet_loss(z, labels, margin=0.3).item() == 0
+    assert triplet_loss(z, F.one_hot(labels).bool(), margin=2.0) == triplet_loss(z, labels, margin=2.0)
     assert npair_loss(z, labels, temperature=0.5).item() == pytest.approx(math.log(1 + 2 * math.exp(-2)))
 
 

@@ -154,6 +154,8 @@ def test_means_are_those_of_nested_loops(spread: float, share: float) -> None:
     larger = (tuned.positive_RC.abs() > plain.positive_RC.abs())[tuned.X_RC > 0]
     assert shares["theorem1_share"].item() == pytest.approx(larger.double().mean().item())
     torch.testing.assert_close(responses(z, positives=labels[:, None] == labels, **KNOBS, hard=share), found | shares)
+    matrix = torch.nn.functional.one_hot(labels).bool()
+    torch.testing.assert_close(responses(z, matrix, **KNOBS, hard=share), found | shares)
 
 
 def test_large_batches_take_evenly_spaced_anchors(monkeypatch: pytest.MonkeyPatch) -> None:

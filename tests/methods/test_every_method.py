@@ -12,7 +12,7 @@ from contune.methods.base import Method
 from contune.training.monitors import COLLAPSED_RANK, spread
 
 NUM_CLASSES, BATCH, SIZE = 3, 12, 8
-LEARNS_FROM_LABELS = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "cross-entropy", "triplet", "npair")
+LEARNS_FROM_LABELS = [name for name in METHODS if find_method(name).Settings().needs_labels]
 SMALL: dict[str, dict[str, object]] = {name: {"projector_dim": 4} for name in ("barlow-twins", "w-mse", "arb")}
 """For a loss on the covariance of a batch of 12."""
 COPIES = {"byol": "target", "moco-v2": "key_networks", "ressl": "teacher", "dino": "teacher"}

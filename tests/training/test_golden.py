@@ -10,6 +10,7 @@ first steps are compared, with a tolerance. After an intended change record them
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from itertools import islice
@@ -116,7 +117,10 @@ def record(kind: str, *names: str) -> None:
         GOLDEN[kind]["curves"] |= curves
     else:
         GOLDEN[kind] = {"machine": machine("cpu" if kind == "digits" else "cuda"), "curves": curves}
-    FILE.write_text(json.dumps(GOLDEN) + "\n")
+    # One line for each curve.
+    FILE.write_text(
+        re.sub(r",\s+(?=[-\d])", ", ", re.sub(r"(?<=\[)\s+|\s+(?=\])", "", json.dumps(GOLDEN, indent=1))) + "\n"
+    )
 
 
 if __name__ == "__main__":
