@@ -100,4 +100,6 @@ def test_expected_positives_by_hand() -> None:
     assert expected_positives(config, None) == 2
     assert expected_positives(balanced(8), labels_N) == 3 * 4 - 1
     assert expected_positives(balanced(9), labels_N) == pytest.approx(3 * (4 * 4 + 5 * 5) / 9 - 1)
+    pairs_N2 = torch.nn.functional.one_hot(labels_N).float()  # several labels per image: batches are random
+    assert expected_positives(balanced(3), pairs_N2) == pytest.approx(2 + 3 * 2 * 1 / 3)
     assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2
