@@ -74,13 +74,14 @@ def about_data(setup: Setup) -> Iterator[Finding]:
         if largest == 1 and config.method.name != "cross-entropy":
             fix = "add images of each class, or train without labels with the recipe images-ssl"
             yield advice(f"every class has a single image, so labels teach nothing; {fix}")
-        if largest > 10 * max(1, smallest) and config.optim.balance == "none":
+        if largest > 10 * max(1, smallest) and dataset.train.labels.dim() == 1:
             rarest = dataset.class_names[int(counts_K.argmin())]
-            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; set optim.balance=sampler")
+            fix = "start with optim.balance=none, then compare it with sampler"
+            yield advice(f"classes have from {smallest} ({rarest}) to {largest} images; {fix}")
 
 
 def about_batch(setup: Setup) -> Iterator[Finding]:
-    """What a batch contains, whether the rate suits its size, and the loss of an untrained network: ln N of N terms."""
+    """What a batch contains, whether the rate suits its size, and the loss without progress: ln N of N terms."""
     config, labels_N = setup.config, setup.dataset.train.labels
     training.local_batch(config, len(setup.dataset.train))
     images, views = config.optim.batch_images, config.augment.views
@@ -88,7 +89,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     size = f"{plural(images, 'image')} × {plural(views, 'view')} = {plural(num, 'embedding')}"
     yield note(f"batch: {size}, the number that the paper calls the batch size")
     training.epoch_indices(config, len(setup.dataset.train), labels_N, epoch=0)
-    if config.optim.balance == "sampler" and labels_N is not None:
+    if config.optim.balance == "sampler" and labels_N is not None and labels_N.dim() == 1:
         classes, each, extra = training.balanced_shares(config, labels_N)
         more = f" or {each + 1}" if extra else ""
         yield note(f"balanced: {plural(classes, 'class', 'es')} in a batch, {each}{more} images of each")
@@ -111,13 +112,12 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
             if labels_N.dim() == 2:  # a binary cross-entropy per class
                 term, added = f"{setup.num_classes} ln 2", setup.num_classes * math.log(2)
             formula, value = f"{formula} + {weight:g} · {term}", value + weight * added
-        yield note(f"an untrained loss is about {formula} = {value:.2f}; a loss that stays there has not learned")
+        yield note(f"a loss that stays at about {formula} = {value:.2f} has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)
     elif (expected + 1) / views - 1 < FEW_IMAGES:
-        fix = "raise optim.batch_images or set optim.balance=sampler"
-        yield advice(f"{text}; few anchors meet another of their class: {fix}")
+        yield advice(f"{text}; few anchors meet another of their class: raise optim.batch_images")
     else:
         yield fine(text)
 
@@ -131,14 +131,14 @@ def expected_positives(config: Config, labels_N: Tensor | None) -> float:
     views, batch = config.augment.views, config.optim.batch_images
     if not config.method.settings.needs_labels or labels_N is None:
         return views - 1
+    if labels_N.dim() == 2:  # random batches; of evenly spaced images, the share of pairs with a common label
+        some_ND = labels_N[:: -(-len(labels_N) // 1000)]
+        share = ((some_ND @ some_ND.T > 0).sum().item() - len(some_ND)) / max(1, len(some_ND) * (len(some_ND) - 1))
+        return views - 1 + views * (batch - 1) * share
     if config.optim.balance == "sampler":
         classes, images, extra = training.balanced_shares(config, labels_N)
         of_own_class = (classes - extra) * images**2 + extra * (images + 1) ** 2
         return views * of_own_class / batch - 1
-    if labels_N.dim() == 2:  # of evenly spaced images, the share of pairs with a common label
-        some_ND = labels_N[:: -(-len(labels_N) // 1000)]
-        share = ((some_ND @ some_ND.T > 0).sum().item() - len(some_ND)) / max(1, len(some_ND) * (len(some_ND) - 1))
-        return views - 1 + views * (batch - 1) * share
     counts_K, num = labels_N.bincount().double(), len(labels_N)
     share_of_pairs = (counts_K * (counts_K - 1)).sum().item() / max(1, num * (num - 1))
     return views - 1 + views * (batch - 1) * share_of_pairs

@@ -32,7 +32,8 @@ from contune.data.parquet import find_shards, label_of, names_in_metadata, read_
 from contune.device import choose_autocast, choose_device
 from contune.errors import UserError, check_known
 from contune.files import atomic_file, check_like, check_out, expanded, write_atomic
-from contune.models.saved import ENCODER_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
+from contune.hub import local
+from contune.models.saved import ENCODER_FILE, TIMM_FILE, ImageEncoder, evaluating, load_classifier, load_encoder
 from contune.report.page import render, thumbnail
 
 PREDICTION_COLUMNS = ("path", "label", "class", "probability")
@@ -202,7 +203,9 @@ def write_embeddings(
 
 def encoder_digest(run: Path) -> str:
     """Identifies the encoder: embeddings of two different encoders cannot be compared."""
-    with (run / ENCODER_FILE if run.is_dir() else run).open("rb") as file:
+    place = local(run)
+    path = next(path for path in (place, place / ENCODER_FILE, place / TIMM_FILE) if path.is_file())
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -30,6 +30,7 @@ from contune.losses.contrastive import Number, tcl_settings
 from contune.losses.responses import HARD_SHARE, SUPCON, batch_block, means, response_sums
 from contune.methods.pairwise import PairwiseMethod
 from contune.models import load_encoder
+from contune.report import plots
 from contune.report.page import render
 from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure
 from contune.run import RunFolder
@@ -216,8 +217,8 @@ def headline(found: dict[str, Any]) -> str:
         changes.append(f"{abs(percent)} % {'less than' if percent < 0 else 'more than'}" if percent else "as much as")
     k1, k2 = (found["tcl"][name] for name in ("k1", "k2"))
     return (
-        f"On the same embeddings, with k1 = {k1:,.5g} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} SupCon "
-        f"and pushes hard negatives {changes[1]} SupCon."
+        f"On the same embeddings, with k1 = {plots.number(k1)} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} "
+        f"SupCon and pushes hard negatives {changes[1]} SupCon."
     )
 
 
@@ -230,7 +231,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
         gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_", "easy_")]
         shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share", "hard_theorem1_share")]
         shown.append((
-            f"TCL  k1={line['k1']:g} k2={line['k2']:g}" if "k1" in line else "SupCon",
+            f"TCL  k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
             *(f"{value:.3g}" for value in gradients),
             *("–" if share is None else f"{100 * share:.1f}" for share in shares),
         ))  # fmt: skip
@@ -267,7 +268,8 @@ def draw(found: dict[str, Any]) -> Figure:
         for axes, knob, other in zip(sweeps, ("k1", "k2"), ("k2", "k1"), strict=True):
             lines = found[f"by_{knob}"]
             axes.set_title(f"Mean gradient from {sign}s", loc="left", fontsize=10.5, color=INK)
-            axes.set_xlabel(f"{knob}, dotted: {found['tcl'][knob]:g}  ({other} = {found['tcl'][other]:g})")
+            own, fixed = (plots.number(found["tcl"][name]) for name in (knob, other))
+            axes.set_xlabel(f"{knob}, dotted: {own}  ({other} = {fixed})")
             for kind, dashes in (("hard", "-"), ("easy", "--")):
                 name = f"{kind}_{sign}_gradient"
                 axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=tcl.color,

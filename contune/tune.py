@@ -242,7 +242,9 @@ def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> None:
     try:
         import optuna
     except ImportError:
-        raise UserError("--how search needs Optuna: `pip install contune[tune]`; or use --how paper") from None
+        raise UserError(
+            "--how search needs Optuna: `pip install -e '.[tune]'` in the clone; or use --how paper"
+        ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(
         seed=mixed_seed(seed, STREAM) % 2**32, n_startup_trials=RANDOM_TRIALS, constant_liar=True
@@ -333,7 +335,7 @@ def tune(
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
     short = short_config(config, epochs)
     if not (folder / "trials").exists():
-        check_new_folder(folder, "trials")
+        check_new_folder(folder)
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
         raise UserError(f"{dataset.name} has no labels, and tuning needs them, also to tune without labels")

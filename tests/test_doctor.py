@@ -61,7 +61,7 @@ def test_settings_worth_a_change(overrides: tuple[str, ...], words: str) -> None
 
 def test_images_worth_a_change(tmp_path: Path) -> None:
     unequal = images(tmp_path / "unequal", common=66, rare=3, single=1)
-    assert "from 1 (single) to 66 images; set optim.balance=sampler" in advice(*unequal)
+    assert "from 1 (single) to 66 images; start with optim.balance=none" in advice(*unequal)
     assert "no test split" in advice(*unequal)
     assert "positives: 41.7" in "\n".join(found.text for found in findings(*unequal, "optim.balance=sampler"))
     alone = images(tmp_path / "alone", **{f"class{number}": 1 for number in range(20)})
@@ -100,4 +100,6 @@ def test_expected_positives_by_hand() -> None:
     assert expected_positives(config, None) == 2
     assert expected_positives(balanced(8), labels_N) == 3 * 4 - 1
     assert expected_positives(balanced(9), labels_N) == pytest.approx(3 * (4 * 4 + 5 * 5) / 9 - 1)
+    pairs_N2 = torch.nn.functional.one_hot(labels_N).float()  # several labels per image: batches are random
+    assert expected_positives(balanced(3), pairs_N2) == pytest.approx(2 + 3 * 2 * 1 / 3)
     assert expected_positives(config.override(["method.name=simclr"]), labels_N) == 2

@@ -12,6 +12,7 @@ from small_run import expected, in_order, png, write_images, write_run
 import contune as library
 from contune.embedding import Embedded, Found, add_hits, write_search_page
 from contune.errors import UserError
+from contune.export import export_run
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,16 @@ def test_a_copy_elsewhere_is_the_nearest(run: Path, table: Path, tmp_path: Path)
     assert len(found.hits) == 30
     with pytest.raises(UserError, match="another encoder"):
         library.search(write_run(tmp_path / "other", seed=1), table, tmp_path / "copy.png")
+
+
+def test_an_export_embeds_like_its_run(run: Path, photos: Path, table: Path, tmp_path: Path) -> None:
+    export_run(run, "timm", tmp_path / "timm")
+    out = tmp_path / "photos.parquet"
+    assert contune("embed", tmp_path / "timm", photos, "--out", out).code == 0
+    found = [
+        library.search(*each, photos / "dog" / "004.png", k=3) for each in ((run, table), (tmp_path / "timm", out))
+    ]
+    assert [hit.path for hit in found[0][0].hits] == [hit.path for hit in found[1][0].hits]
 
 
 def test_the_best_of_many_batches_are_the_best_of_all() -> None:

@@ -98,8 +98,8 @@ def test_the_start_page_works_to_the_letter(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     write_photos(tmp_path / "photos")
     for words in [words for where, words in command_lines() if where.startswith("docs/start.md:")]:
-        shorter = [*SMALL, *PLAIN] if words[:2] == ["train", "images"] else ()
+        shorter = [*SMALL, *PLAIN] if words[:2] in (["train", "images"], ["train", "images-ssl"]) else ()
         outcome = contune(*words, *shorter)
         assert outcome.code == 0, (words, outcome.err)
-    for file in ("runs/digits/report.html", "alike.html", "classes.csv", "runs/photos/onnx/encoder.onnx"):
+    for file in ("runs/digits/report.html", "similar.html", "classes.csv", "runs/photos/onnx/encoder.onnx"):
         assert (tmp_path / file).exists()

@@ -245,6 +245,7 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
         (["digits", "--k1", "500"], "range"),
         (["digits", "--k1", "5,1"], "range"),
         (["digits", "--r", "1"], "range"),
+        (["digits", "--r", "0.1,1", "--k1", "1,5"], "--k1"),
         (["digits", "data.val_fraction=0.05"], "validation images"),
         (["digits", "optim.epochs=0"], "--epochs"),
         (["digits", "--out", "notes.txt"], "is a file"),

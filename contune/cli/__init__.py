@@ -76,7 +76,8 @@ def main() -> None:
         sys.exit(RESUME_CODE)
     except SystemExit as end:
         if end.code == 130 and rank == 0:  # typer turns Ctrl-C into this code
-            _complain("stopped; repeat the command to resume")
+            resumes = {"train", "tune", "experiment"}.intersection(sys.argv)
+            _complain(f"stopped{'; repeat the command to resume' if resumes else ''}")
         raise
     except Exception as error:
         if "--debug" in sys.argv:

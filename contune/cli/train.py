@@ -154,11 +154,9 @@ def _show_measures(result: dict[str, Any]) -> None:
 
 def _show_values(title: str, columns: dict[str, str], rows: dict[str, dict[str, Any]]) -> None:
     """A table with the titles of its columns by key, and rows of values by key."""
-    table = []
-    for name, row in rows.items():
-        table.append([name])
-        for key in columns:
-            table[-1].append("" if row.get(key) is None else f"{row[key]:.2f}")
+    table = [
+        [name, *("" if row.get(key) is None else f"{row[key]:.2f}" for key in columns)] for name, row in rows.items()
+    ]
     show_table((title, *columns.values()), table, numbers=tuple(columns.values()))
 
 

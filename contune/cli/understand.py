@@ -97,7 +97,7 @@ def analyze(
 
     folder = out or run
     if out is not None and not (out / gradients.NUMBERS_FILE).exists():
-        check_new_folder(out, "analysis")
+        check_new_folder(out)
     found = gradients.analyze_run(
         RunFolder(run),
         overrides or [],
@@ -171,10 +171,12 @@ def tune(
     for option, value in (("--trials", trials), ("--k1", k1), ("--k2", k2), ("--r", r)):
         if value is not None and how != "search":
             raise UserError(f"{option} works only with --how search, and this is --how {how}; leave it out")
+    if r and (k1 or k2):
+        raise UserError("--r searches r instead of k1 and k2; leave out --k1 and --k2")
     recipe, overrides, config, name = parse_choice(arguments)
     length = f"-{epochs}-epochs" if epochs is not None else ""
     folder = out or Path("runs") / "tune" / f"{name}-{how}{length}"
-    ends = {"r": r} if r else {"k1": k1, "k2": k2}
+    ends = {"k1": k1, "k2": k2, "r": r}
     asked = {key: parse(text, tuple[float, ...], f"--{key}") for key, text in ends.items() if text}
     tuned = run_tuning(
         recipe,

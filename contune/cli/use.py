@@ -117,16 +117,12 @@ def predict(
     found = write_predictions(
         run, images, out, batch=batch, device=device, broken=broken, workers=workers, label_column=label_column
     )
-    best = [[p] for p in found.probabilities.max(axis=1).tolist()]
-    if found.multilabel:
-        best = [list(labels.values()) for labels in found.sets]
-    rows = zip(found.paths, found.classes, best, strict=True)
-    shown = [(path, name, "; ".join(f"{p:.3f}" for p in each)) for path, name, each in rows][:MAX_ROWS]
+    rows = list(zip(found.paths, found.classes, found.sets, strict=True))[:MAX_ROWS]
+    shown = [(path, name, "; ".join(f"{p:.3f}" for p in labels.values())) for path, name, labels in rows]
     show_table(("image", "class", "probability"), shown, numbers=("probability",))
     if len(found.paths) > MAX_ROWS:
         say(f"and {len(found.paths) - MAX_ROWS:,} more{'' if out else '; --out classes.csv keeps them all'}")
-    names = [name for labels in found.sets for name in labels] if found.multilabel else found.classes
-    counts = Counter(names).most_common(MAX_ROWS)
+    counts = Counter(name for labels in found.sets for name in labels).most_common(MAX_ROWS)
     say("\nimages per class: " + ", ".join(f"{name}: {num:,}" for name, num in counts))
     if measured := found.score():
         value = f"mAP {measured[MAP]:.2f} %" if MAP in measured else f"{measured['top1']:.2f} %"

@@ -154,8 +154,8 @@ def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
     return tuple(rows)
 
 
-def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
-    """TCL as the recipe has it, and what a user would try instead."""
+def _photos(recipe: str, start: str, untrained: str, more: str = "") -> Experiment:
+    """TCL as the recipe has it, and what a user would try instead. more: settings that the recipe needs."""
     rows = {
         CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
         "SupCon plus cross-entropy": ("method.name=supcon",),
@@ -163,9 +163,17 @@ def _photos(recipe: str, untrained: str) -> tuple[PlanRow, ...]:
         "TCL auto plus cross-entropy": (),
         untrained: ("optim.epochs=0", "method.cross_entropy=0"),
     }
-    return tuple(
-        PlanRow(title=title, recipe=recipe, overrides=own, method=title, is_baseline=title == untrained)
-        for title, own in rows.items()
+    return Experiment(
+        title=f"TCL auto plus cross-entropy, photos, {start}",
+        summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
+        rows=tuple(
+            PlanRow(title=title, recipe=recipe, overrides=own, method=title, is_baseline=title == untrained)
+            for title, own in rows.items()
+        ),
+        num_seeds=3,
+        layout="seeds",
+        measures=(FAST, KNN, RECALL),
+        notes=(OF_PHOTOS.format(recipe),),
     )
 
 
@@ -330,27 +338,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         layout="seeds",
         notes=("Classes have 90 to 4 training images. " + BALANCES,),
     ),
-    **{
-        name: Experiment(
-            title=f"TCL auto plus cross-entropy, photos, {start}",
-            summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
-            rows=_photos(recipe, untrained),
-            num_seeds=3,
-            layout="seeds",
-            measures=(FAST, KNN, RECALL),
-            notes=(OF_PHOTOS.format(recipe),),
-        )
-        for name, recipe, start, untrained, more in (
-            ("photos", "images", "from scratch", "Untrained encoder", ""),
-            (
-                "photos-finetune",
-                "images-finetune",
-                "from pretrained weights",
-                "Not fine-tuned",
-                " model.weights=WEIGHTS",
-            ),
-        )
-    },
+    "photos": _photos("images", "from scratch", "Untrained encoder"),
+    "photos-finetune": _photos(
+        "images-finetune", "from pretrained weights", "Not fine-tuned", more=" model.weights=WEIGHTS"
+    ),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",
         summary=f"TCL without labels and SimCLR, each with two and three views, and k2 = 1; 200 epochs; {WHERE}.",

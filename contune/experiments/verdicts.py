@@ -111,11 +111,6 @@ def _pairs(rows: Rows) -> list[tuple[Outcome, Outcome]]:
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def _share_a_row(rows: Rows) -> bool:
-    """Whether several rows are compared with the same one, so that the pairs are not independent."""
-    return len(rows) > 2 and len({lower.row.title for _, lower in _pairs(rows)}) == 1
-
-
 def judge(difference: Spread, paper: float | None = None) -> str:
     """Above 0, below 0 or below the paper's difference, or neither."""
     half = difference.half or 0.0
@@ -132,9 +127,10 @@ def above(claim: Claim, rows: Rows) -> Decided:
     verdicts: list[str] = []
     texts: list[str] = []
     shown, which = rows, ""
+    compared_with = {lower.row.title for _, lower in _pairs(rows)}
     for column in claim.columns:
         gaps = gaps_of(rows, column)
-        if _share_a_row(rows):
+        if len(gaps) > 1 and len(compared_with) == 1:  # all with the same row: the pairs are not independent
             pairs, which = zip(gaps, _pairs(rows), strict=True), f", the smallest of {len(gaps)} differences"
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
         else:

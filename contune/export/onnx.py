@@ -66,7 +66,7 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
     """`encoder.onnx`, and the class names if there is a classifier."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise UserError(f"--to onnx needs {', '.join(missing)}. Install with: pip install 'contune[onnx]'")
+        raise UserError(f"--to onnx needs {', '.join(missing)}. Install them in the clone: pip install -e '.[onnx]'")
     import onnxruntime
 
     spec, size, file = encoder.spec, encoder.spec.image_size, str(folder / ONNX_FILE)

@@ -116,8 +116,8 @@ def load_encoder(path: str | Path, encoder: nn.Module | None = None) -> ImageEnc
     if not file.exists():
         from contune.run import hint_at_seeds  # run.py imports this module
 
-        fix = hint_at_seeds(Path(path)) or "A run folder has one after training."
-        raise UserError(f"no encoder at {file}. {fix}")
+        fix = hint_at_seeds(Path(path)) or "a run folder has one after training"
+        raise UserError(f"no encoder at {file}; {fix}")
     try:
         tensors, about = _read(file)
         spec = _checked_spec(about)
@@ -248,8 +248,8 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 def load_classifier(run: Path) -> Classifier:
     file = local(run) / CLASSIFIER_FILE
     if not file.exists():
-        fix = f"`contune eval {run} eval.linear=fast data.path=FOLDER` writes one, of labeled images"
-        raise UserError(f"{run} has no {CLASSIFIER_FILE}, because nothing trained a classifier; {fix}")
+        fix = "`contune eval RUN eval.linear=fast data.path=FOLDER` writes one into a run folder, of labeled images"
+        raise UserError(f"{run} has no {CLASSIFIER_FILE}; {fix}")
     try:
         tensors, about = _read(file)
         return Classifier(

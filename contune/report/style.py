@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from contune.files import atomic_file, write_atomic
 
-INK, MUTED, LINE, PAPER = "#22252b", "#676d78", "#e4e2dc", "#ffffff"
-"""Text, secondary text, grid and background."""
+INK, MUTED, LINE = "#22252b", "#676d78", "#e4e2dc"
+"""Text, secondary text and grid."""
 BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY = "#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9"
 """Okabe and Ito's palette, which color-blind readers can tell apart."""
 PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY)
@@ -22,7 +22,6 @@ PAGE_COLORS = {
     INK: "var(--ink)",
     MUTED: "var(--muted)",
     LINE: "var(--line)",
-    PAPER: "var(--card)",
     BLUE: "var(--accent)",
     VERMILLION: "var(--warm)",
 }
