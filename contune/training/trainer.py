@@ -105,6 +105,10 @@ class Trainer:
             saved_at = time.monotonic()
             started = saved_at - self.seconds
             for images_BCHW, labels_B in self._batches():
+                if 0 < self.optim.patience <= self.best["num_worse"]:  # also of a run that is resumed
+                    best, now = self.best["epoch"], self.step // self.steps_per_epoch
+                    say(f"stopped at epoch {now}: validation was best at epoch {best}")
+                    break
                 metrics = self.take_step(images_BCHW, labels_B)
                 self.watch.add(self.step, metrics)
                 epoch = self.step / self.steps_per_epoch
@@ -113,9 +117,6 @@ class Trainer:
                 if logs:
                     validated = self._validate() if validates else {}
                     self.watch.ask(self.step, {"epoch": epoch, "lr": self.lr, **validated}, *self.measured)
-                if 0 < self.optim.patience <= self.best["num_worse"]:
-                    say(f"stopped at epoch {epoch:g}: validation was best at epoch {self.best['epoch']}")
-                    break
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
                     flag = float(stopped)

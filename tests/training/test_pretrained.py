@@ -122,6 +122,12 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     assert result["validation"] == {"top1": pytest.approx(90), "epoch": 2}
     assert torch.equal(next(load_encoder(tmp_path / "run").backbone.parameters()), encoders[1])
 
+    checkpoint = tmp_path / "run" / "checkpoint.pt"
+    step = torch.load(checkpoint)["step"]
+    (tmp_path / "run" / "result.json").unlink()  # as if it had been killed during its evaluation
+    assert train(tmp_path / "run", *QUICK, *settings)["validation"] == result["validation"]
+    assert torch.load(checkpoint)["step"] == step
+
 
 @pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])
 def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...], tmp_path: Path) -> None:
