@@ -139,7 +139,7 @@ def train(
         result["last_logged"] = {name: last[name] for name in last if name not in others}
         result["curves"] = downsampled(metrics)
         result["warnings"] = learned_nothing(result, metrics)
-        if val_loader is not None:
+        if trainer.best["epoch"]:
             result["validation"] = {"top1": 100 * trainer.best["accuracy"], "epoch": trainer.best["epoch"]}
         if write_report is not None and config.run.report:
             with atomic_file(folder.report_file) as part:
