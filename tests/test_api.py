@@ -156,7 +156,8 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = Net()
     before = net.convolution.weight.clone()
-    run = library.train((X, Y), encoder=net, out=tmp_path / "run", **SETTINGS)
+    probe = {"eval.linear": "authors", "eval.linear_epochs": 1}
+    run = library.train((X, Y), encoder=net, out=tmp_path / "run", **SETTINGS | probe)
     assert torch.equal(net.convolution.weight, before), "contune trains a copy"
     assert run.encoder.num_features == 64
     (part,) = run.predict(X[:3])
@@ -171,7 +172,7 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="runs/nowhere"):
         library.load_encoder("runs/nowhere", encoder=Net())
     with pytest.raises(UserError, match=r"another model\.encoder"):
-        library.train((X, Y), encoder=Net(), out=tmp_path / "run", **SETTINGS)
+        library.train((X, Y), encoder=Net(), out=tmp_path / "run", **SETTINGS | probe)
 
 
 def darker_or_not(image_CHW: Tensor) -> Tensor:

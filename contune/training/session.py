@@ -297,5 +297,6 @@ def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **e
         seed=config.run.seed,
         autocast=setup.autocast,
         capture=CapturedStep if can_capture(setup.device) else None,
+        own=setup.own.encoder,
         **extra,
     )
