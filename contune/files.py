@@ -56,10 +56,10 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def check_new_folder(folder: Path, holds: str) -> None:
-    """A command may start in `folder` only if it is new or empty. `holds` names what else it could contain."""
+def check_new_folder(folder: Path) -> None:
+    """A command may start in `folder` only if it is new or empty."""
     if folder.exists() and not (folder.is_dir() and all(file.suffix == PART for file in folder.iterdir())):
-        raise UserError(f"{folder} is a file, or not empty and holds no {holds}; choose another folder with --out")
+        raise UserError(f"{folder} is a file, or a folder that is not empty; choose another folder with --out")
 
 
 def check_out(out: Path, images: str | Path, endings: Sequence[str]) -> None:

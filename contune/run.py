@@ -30,7 +30,7 @@ class RunFolder:
     def check(self, config: Config) -> None:
         """Whether this config may run here: in a new or empty folder, or in one that holds the same run."""
         if not self.config_file.exists():
-            check_new_folder(self.path, "run")
+            check_new_folder(self.path)
             return
         different = Config.load(self.config_file).differences(config)
         if different:

@@ -333,7 +333,7 @@ def tune(
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")
     short = short_config(config, epochs)
     if not (folder / "trials").exists():
-        check_new_folder(folder, "trials")
+        check_new_folder(folder)
     dataset = open_dataset(short.data)  # fails before any run is started if the data is not there
     if dataset.train.labels is None or dataset.val is None:
         raise UserError(f"{dataset.name} has no labels, and tuning needs them, also to tune without labels")

@@ -90,10 +90,10 @@ def test_which_paths_may_be_written(tmp_path: Path) -> None:
     check_like(table, "x")
     with pytest.raises(UserError, match="exists"):
         check_like(table, "x", "y")
-    check_new_folder(inputs, "run")
+    check_new_folder(inputs)
     for folder in (tmp_path, table):
         with pytest.raises(UserError, match="--out"):
-            check_new_folder(folder, "run")
+            check_new_folder(folder)
 
 
 def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:

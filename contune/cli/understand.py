@@ -97,7 +97,7 @@ def analyze(
 
     folder = out or run
     if out is not None and not (out / gradients.NUMBERS_FILE).exists():
-        check_new_folder(out, "analysis")
+        check_new_folder(out)
     found = gradients.analyze_run(
         RunFolder(run),
         overrides or [],

@@ -325,7 +325,7 @@ def claim_folder(folder: Path, experiment: Experiment) -> None:
     """Say which experiment a folder holds, if it is new, empty or this experiment's own."""
     about = read_about(folder)
     if about is None:
-        check_new_folder(folder, "run of this experiment")
+        check_new_folder(folder)
     elif about != experiment.about:
         held = " ".join([about["experiment"], *about["overrides"]])
         raise UserError(f"{folder} holds the experiment {held}; use another --out")

@@ -43,7 +43,7 @@ def export_run(
         raise UserError(f"--license {license!r} is no abbreviation; write one such as mit, apache-2.0 or cc-by-nc-4.0")
     run = Path(run)
     folder = run / to if out is None else Path(out)
-    check_new_folder(folder, "export")
+    check_new_folder(folder)
     encoder, result = load_encoder(run), RunFolder(run).result()
     classifier = load_classifier(run) if (run / CLASSIFIER_FILE).exists() else None
     try:
