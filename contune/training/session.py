@@ -71,7 +71,7 @@ def train(
         # Load and build. Whatever can be wrong with the input shows here, before anything is written.
         for name in config.run.loggers:
             if find_spec(name) is None:
-                raise UserError(f"run.loggers={name} is not installed; pip install 'contune[{name}]'")
+                raise UserError(f"run.loggers={name} is not installed; run pip install -e '.[{name}]' in the clone")
         setup = open_setup(config, own=own)
         method = build_method(setup)
         train_loader = setup.loader(setup.dataset.train, "train images")
