@@ -266,6 +266,8 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
     dataset = setup.dataset
+    if "data.label_column" in different and config.eval.split in dataset.held_out and "data.path" not in different:
+        raise UserError("another data.label_column would evaluate on training images; leave it as it was")
     if dataset.skipped:
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()

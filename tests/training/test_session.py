@@ -72,6 +72,8 @@ def test_a_finished_run_is_reused_and_evaluated_again(
         evaluate_run(folder, "optim.epochs=2")
     with pytest.raises(UserError, match="training images"):
         evaluate_run(folder, ["eval.split=val", "data.val_fraction=0.5"])
+    with pytest.raises(UserError, match="training images"):
+        evaluate_run(folder, ["eval.split=val", "data.label_column=x"])
     with pytest.raises(UserError, match="unseen"):
         evaluate_run(folder, "data.unseen_classes=0.5")
     with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):
