@@ -134,11 +134,12 @@ def test_other_data_is_another_run_and_the_same_is_reused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     quick = SMALL | {"optim.epochs": 0}
+    two_channels = [(list(np.stack([x, 255 - x], axis=-1)), Y) for x in (X, X // 2)]
     folders = {
         library.train(data, **quick).folder
-        for data in ((X, Y), (X, Y), (255 - X, Y), (X, Y % 2), Items(Image.fromarray))
+        for data in ((X, Y), (X, Y), (255 - X, Y), (X, Y % 2), Items(Image.fromarray), *two_channels)
     }
-    assert len(folders) == 4
+    assert len(folders) == 6
     assert all(folder.parent == Path("runs") for folder in folders)
     assert capsys.readouterr().out.count("already finished") == 1
 

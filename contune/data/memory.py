@@ -20,7 +20,7 @@ from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
 from contune.data.folder import SPLIT_OF, folder_splits, labeled, path_as_text
-from contune.data.images import ImageSet, Splits
+from contune.data.images import ImageSet, Splits, distinct
 from contune.data.parquet import image_column, label_of, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded
@@ -63,7 +63,7 @@ def digest_of(splits: Splits) -> str:
             continue
         for index in np.linspace(0, len(images) - 1, min(len(images), 32)).astype(int):
             with suppress(BrokenImageError):  # found again when it is loaded
-                digest.update(images.decode(index, None, 3).tobytes())
+                digest.update(images.decode(index, None, 0).tobytes())
     return digest.hexdigest()[:8]
 
 
@@ -173,7 +173,7 @@ def _read_items(dataset: Any) -> _Part:
                 values.append(label.item() if hasattr(label, "item") else label)
                 advance(index + 1, "")
     classes = getattr(dataset, "classes", None)
-    return images, values, tuple(map(str, classes)) if isinstance(classes, list | tuple) else None
+    return images, values, distinct(map(str, classes)) if isinstance(classes, list | tuple) else None
 
 
 def _item(dataset: Any, index: int) -> Stored:
