@@ -208,7 +208,8 @@ def test_settings_by_the_last_part_of_their_key() -> None:
     ("data", "words"),
     [
         ((X, Y[:-1]), "inconsistent"),
-        ((X, Y / 2), "integer or string"),
+        ((X, Y / 2), "a string in every row"),
+        ({"train": (X, Y), "test": (X, Y.astype(str))}, "a string in every row"),
         (X, "images-ssl"),
         ({"test": (X, Y)}, "train"),
         ((X * 2.0, Y), "between 0 and 1"),
