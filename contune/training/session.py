@@ -65,7 +65,7 @@ def train(
         finished = folder.result()
         if finished is not None and finished["epochs"] == config.optim.epochs:
             say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
-            return finished
+            return finished if distributed.is_main() else {}
         times = {"start": time.monotonic()}
 
         # Load and build. Whatever can be wrong with the input shows here, before anything is written.
@@ -80,8 +80,6 @@ def train(
             test_loader = setup.loader(test_set, "test images")
         if config.eval.every and setup.dataset.val is not None and train_loader.labels_N is not None:
             val_loader = setup.loader(setup.dataset.val, "validation images")
-        elif config.optim.patience or config.run.keep == "best":
-            raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
         trainer = Trainer(setup, method, train_loader, folder, val_loader)
         setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
 

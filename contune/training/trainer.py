@@ -41,6 +41,8 @@ class Trainer:
         config, augment = setup.config, setup.config.augment
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
         self.val_loader, self.optim, self.run = val_loader, config.optim, config.run
+        if val_loader is None and (self.optim.patience or self.run.keep == "best"):
+            raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
         self.best: dict[str, float] = {"accuracy": -1.0, "epoch": 0, "num_worse": 0}
         """The best validation so far, and how many have followed it."""
         self.best_weights: dict[str, Tensor] = {}
