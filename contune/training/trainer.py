@@ -139,10 +139,11 @@ class Trainer:
         assert self.val_loader is not None
         share = torch.zeros((), device=self.setup.device)
         if distributed.is_main():
-            loaders, setup = (self.loader, self.val_loader), self.setup
+            loaders, setup, asked = (self.loader, self.val_loader), self.setup, self.setup.config.eval
             share += validation_accuracy(
-                self.method.encoder, *loaders, setup.spec, setup.num_classes, autocast=setup.autocast
-            )
+                self.method.encoder, *loaders, setup.spec, autocast=setup.autocast,
+                num_classes=setup.num_classes, k=asked.knn_k, temperature=asked.knn_temperature,
+            )  # fmt: skip
         accuracy = distributed.total(share).item()
         self.best["num_worse"] += 1
         if accuracy > self.best["accuracy"]:

@@ -109,12 +109,13 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     accuracies = iter([0.3, 0.9, 0.5, 0.4, 0.8])
     encoders: list[Tensor] = []
 
-    def made_up(encoder: torch.nn.Module, *_: Any, **__: Any) -> Tensor:
+    def made_up(encoder: torch.nn.Module, *_: Any, k: int, **__: Any) -> Tensor:
+        assert k == 7
         encoders.append(next(iter(encoder.parameters())).detach().clone())
         return torch.tensor(next(accuracies))
 
     monkeypatch.setattr("contune.training.trainer.validation_accuracy", made_up)
-    settings = ("eval.every=1", "run.keep=best", "optim.patience=2", "optim.epochs=10")
+    settings = ("eval.every=1", "eval.knn_k=7", "run.keep=best", "optim.patience=2", "optim.epochs=10")
     result = train(tmp_path / "run", *QUICK, *settings)
     lines = read_lines(tmp_path / "run")
     assert [line["val_top1"] for line in lines if "val_top1" in line] == pytest.approx([0.3, 0.9, 0.5, 0.4])
