@@ -86,10 +86,8 @@ def evaluate(
     layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
-        protocol = measures.MEASURES[key].protocol.format(**values) + (
-            measures.SEVERAL_LABELS if labels_N.dim() == 2 else ""
-        )
-        how = {"protocol": protocol, "split": settings.split}
+        several = measures.SEVERAL_LABELS if labels_N.dim() == 2 else ""
+        how = {"protocol": measures.MEASURES[key].protocol.format(**values) + several, "split": settings.split}
         found.append(score(key, scores_MK, labels_M, class_names, train_counts=counts_K, **how))
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
