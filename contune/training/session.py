@@ -256,8 +256,9 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     folder = RunFolder(folder)
     config = folder.config().override(overrides)
     different = set(folder.config().differences(config))
+    look = {"data.image_size", "data.channels", "data.resize", "data.range"}
     for key in sorted(different):
-        if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
+        if key.startswith(("model.", "method.", "optim.")) or key in look:
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
         if key.endswith(("_fraction", "unseen_classes")) and not {"data.name", "data.path"} & different:
             raise UserError(f"another {key} would evaluate on training images; leave it as it was")
