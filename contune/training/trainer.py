@@ -108,8 +108,7 @@ class Trainer:
             started = saved_at - self.seconds
             for images_BCHW, labels_B in self._batches():
                 if 0 < self.optim.patience <= self.best["num_worse"]:  # also of a run that is resumed
-                    best, now = self.best["epoch"], self.step // self.steps_per_epoch
-                    say(f"stopped at epoch {now}: validation was best at epoch {best}")
+                    say(f"stopped early: validation was best at epoch {self.best['epoch']}")
                     break
                 metrics = self.take_step(images_BCHW, labels_B)
                 self.watch.add(self.step, metrics)
