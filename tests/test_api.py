@@ -20,6 +20,7 @@ from contune.api import Run
 from contune.config import Config
 from contune.errors import UserError
 from contune.training.optim import learning_rate
+from contune.training.session import evaluate_run
 
 NUM = 100
 X = (load_digits().images[:NUM] * 255 / 16).round().astype(np.uint8)
@@ -185,6 +186,7 @@ def test_a_transform_of_your_own_is_reproducible(tmp_path: Path) -> None:
     settings = SMALL | {"optim.epochs": 1}
     runs = [library.train((X, Y), transform=darker_or_not, out=tmp_path / name, **settings) for name in "ab"]
     assert_same_run(runs[0].folder, runs[1].folder)
+    assert evaluate_run(runs[0].folder, ["data.name=digits", "data.path=none", "eval.linear=fast"])["measures"]
     with pytest.raises(UserError, match=r"another augment\.policy"):
         library.train((X, Y), transform=lambda image: image, out=tmp_path / "a", **settings)
     with pytest.raises(UserError, match="between 0 and 1"):

@@ -293,7 +293,7 @@ def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **e
         spec=setup.spec,
         class_names=setup.dataset.class_names,
         settings=config.eval,
-        augmenter=setup.augmenter([config.augment.policy]),
+        augmenter=setup.augmenter([config.augment.policy if config.eval.linear in ("paper", "authors") else "none"]),
         policy=config.augment.policy,
         seed=config.run.seed,
         autocast=setup.autocast,
