@@ -210,6 +210,7 @@ def test_settings_by_the_last_part_of_their_key() -> None:
     ("data", "words"),
     [
         ((X, Y[:-1]), "inconsistent"),
+        ((X, np.eye(10, dtype=int)[Y]), "inconsistent"),
         ((X, Y / 2), "a string in every row"),
         ({"train": (X, Y), "test": (X, Y.astype(str))}, "a string in every row"),
         (X, "images-ssl"),

@@ -117,10 +117,10 @@ _Part = tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]
 def _read(part: Any, label_column: str | None) -> _Part:
     """The images, a label for each, and the names that integer labels stand for."""
     if isinstance(part, tuple) and len(part) == 2:
-        images, labels = _read(part[0], label_column)[0], np.asarray(part[1]).tolist()
-        if not isinstance(labels, list) or len(labels) != len(images):
-            raise UserError(f"{len(images)} images and labels {np.shape(part[1])} are inconsistent; pass one for each")
-        return images, labels, None
+        images, labels = _read(part[0], label_column)[0], np.asarray(part[1])
+        if labels.shape != (len(images),):
+            raise UserError(f"{len(images)} images and labels {labels.shape} are inconsistent; pass one for each")
+        return images, labels.tolist(), None
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         return _read_table(part, label_column)
     if isinstance(part, torch.utils.data.Dataset):
