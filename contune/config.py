@@ -252,6 +252,9 @@ class Config:
             section, _, name = key.partition(".")
             if key != "method.name":
                 assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
+        keys = {meanings[spelling][0] for spelling in assignments}
+        if "augment.policy" in keys and "augment.per_view" not in keys:
+            self.augment.per_view = ()  # one policy for all views
         return self.check()
 
     def check(self) -> "Config":

@@ -256,5 +256,4 @@ class Trainer:
         vars(self).pop("measured", None)  # missing after 0 steps
         self.optimizer.zero_grad(set_to_none=True)
         self.probe, self.best_weights = None, {}
-        if self.setup.device.type == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()
