@@ -120,8 +120,7 @@ class Trainer:
                     self.watch.ask(self.step, {"epoch": epoch, "lr": self.lr, **validated}, *self.measured)
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
-                    flag = float(stopped)
-                    stopped = logs and distributed.total(torch.tensor(flag, device=self.setup.device)).item() > 0
+                    stopped = logs and any(distributed.gather_objects(stopped))
                 # Otherwise only where means are taken, so that a resumed run takes the same means.
                 if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
                     self._save(started)
@@ -245,8 +244,7 @@ class Trainer:
             if self.probe is not None:
                 self.probe.classifier.load_state_dict(state["probe"]["classifier"])
                 load_moments(self.probe.optimizer, state["probe"]["optimizer"])
-        step = torch.tensor(float(self.step), device=self.setup.device)
-        if distributed.world_size() > 1 and distributed.mean(step).item() != self.step:
+        if len({*distributed.gather_objects(self.step)}) > 1:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")
         return self.step
 
