@@ -66,7 +66,7 @@ def train(
     if encoder is not None:
         overrides["model.encoder"] = encoder if isinstance(encoder, str) else own_name(encoder)
     if transform is not None:
-        overrides |= {"augment.policy": transform_name(transform), "augment.per_view": ()}
+        overrides["augment.policy"] = transform_name(transform)
     config, name = configure(recipe, overrides)
     own = Own(data=splits, encoder=module, transform=transform)
     folder = RunFolder(out or Path("runs") / name)

@@ -17,8 +17,6 @@ from contune.settings import assign, check, describe, one_of, ranged, split_assi
 if TYPE_CHECKING:
     from contune.methods.base import Method
 
-STEMS = ("auto", "cifar", "imagenet")
-NORMS = ("batch", "group")
 MOST_CHANNELS = 64
 ENGINES = ("auto", "eager", "compile", "graph", "fused")
 LOGGERS = ("tensorboard", "trackio", "wandb")
@@ -96,9 +94,9 @@ class AugmentConfig:
 class ModelConfig:
     encoder: str = "resnet50"
     """resnet18, resnet34, resnet50, resnet101, resnet-mini, or any timm model."""
-    stem: str = one_of("auto", STEMS)
+    stem: str = one_of("auto", ("auto", "cifar", "imagenet"))
     """For ResNets: `cifar` is a 3×3 convolution without pooling, `imagenet` is timm's; `auto` chooses by image size."""
-    norm: str = one_of("batch", NORMS)
+    norm: str = one_of("batch", ("batch", "group"))
     """For ResNets: `group` suits batches that are too small for batch norm."""
     weights: str | None = None
     """Weights to start from: a run folder, an export, `hf:OWNER/NAME`, a state dict, or a name of timm's weights.
@@ -254,6 +252,9 @@ class Config:
             section, _, name = key.partition(".")
             if key != "method.name":
                 assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
+        keys = {meanings[spelling][0] for spelling in assignments}
+        if "augment.policy" in keys and "augment.per_view" not in keys:
+            self.augment.per_view = ()  # one policy for all views
         return self.check()
 
     def check(self) -> "Config":
@@ -301,31 +302,24 @@ class Config:
 
     def fingerprint(self, *ignored: str) -> str:
         """A hash of eight characters, over everything but machine settings and the keys in `ignored`."""
-        meaning = self.flat(machine=False)
-        for key in ignored:
-            meaning.pop(key, None)
+        meaning = {key: value for key, value in self.flat(machine=False).items() if key not in ignored}
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:8]
 
     def flat(self, *, machine: bool = True) -> dict[str, Any]:
         """All values by their dotted keys, with or without machine settings."""
-        found: dict[str, Any] = {}
-        for section, values in self.to_dict().items():
-            for name, value in values.items():
-                if machine or f"{section}.{name}" not in MACHINE_SETTINGS:
-                    found[f"{section}.{name}"] = value
-        return found
+        every = {f"{section}.{name}": value for section, own in self.to_dict().items() for name, value in own.items()}
+        return {key: value for key, value in every.items() if machine or key not in MACHINE_SETTINGS}
 
 
 def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
     """All settings whose keys start with `prefix`, with the methods that have them; [] for settings of every run."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
-        if item.name.startswith(prefix) or prefix.startswith(item.name):
-            cls: Any = item.default_factory
-            found |= {setting: [] for setting in describe(cls, item.name)}
-            for method in METHODS if item.name == "method" else ():
-                for setting in describe(find_method(method).Settings, item.name):
-                    found.setdefault(setting, []).append(method)
+        cls: Any = item.default_factory
+        found |= {setting: [] for setting in describe(cls, item.name)}
+        for method in METHODS if item.name == "method" else ():
+            for setting in describe(find_method(method).Settings, item.name):
+                found.setdefault(setting, []).append(method)
     return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}
 
 

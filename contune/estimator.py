@@ -167,8 +167,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         config.run.loggers, config.eval.online = (), False
         config.data.val_fraction = config.data.test_fraction = 0.0
         config.optim.batch_images = min(config.optim.batch_images, len(images))
-        if self.augmentation is not None or self.views is not None:
-            config.augment.per_view = ()  # the parameters set one policy for all views
+        if self.views is not None:
+            config.augment.per_view = ()  # one policy for all views
         parameters = {
             "data.image_size": "none" if pretrained and self.image_size is None else size,
             "model.weights": self.weights,

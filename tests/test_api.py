@@ -20,6 +20,7 @@ from contune.api import Run
 from contune.config import Config
 from contune.errors import UserError
 from contune.training.optim import learning_rate
+from contune.training.session import evaluate_run
 
 NUM = 100
 X = (load_digits().images[:NUM] * 255 / 16).round().astype(np.uint8)
@@ -134,11 +135,12 @@ def test_other_data_is_another_run_and_the_same_is_reused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     quick = SMALL | {"optim.epochs": 0}
+    two_channels = [(list(np.stack([x, 255 - x], axis=-1)), Y) for x in (X, X // 2)]
     folders = {
         library.train(data, **quick).folder
-        for data in ((X, Y), (X, Y), (255 - X, Y), (X, Y % 2), Items(Image.fromarray))
+        for data in ((X, Y), (X, Y), (255 - X, Y), (X, Y % 2), Items(Image.fromarray), *two_channels)
     }
-    assert len(folders) == 4
+    assert len(folders) == 6
     assert all(folder.parent == Path("runs") for folder in folders)
     assert capsys.readouterr().out.count("already finished") == 1
 
@@ -156,7 +158,8 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = Net()
     before = net.convolution.weight.clone()
-    run = library.train((X, Y), encoder=net, out=tmp_path / "run", **SETTINGS)
+    probe = {"eval.linear": "authors", "eval.linear_epochs": 1}
+    run = library.train((X, Y), encoder=net, out=tmp_path / "run", **SETTINGS | probe)
     assert torch.equal(net.convolution.weight, before), "contune trains a copy"
     assert run.encoder.num_features == 64
     (part,) = run.predict(X[:3])
@@ -171,7 +174,7 @@ def test_a_module_of_your_own(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="runs/nowhere"):
         library.load_encoder("runs/nowhere", encoder=Net())
     with pytest.raises(UserError, match=r"another model\.encoder"):
-        library.train((X, Y), encoder=Net(), out=tmp_path / "run", **SETTINGS)
+        library.train((X, Y), encoder=Net(), out=tmp_path / "run", **SETTINGS | probe)
 
 
 def darker_or_not(image_CHW: Tensor) -> Tensor:
@@ -183,6 +186,7 @@ def test_a_transform_of_your_own_is_reproducible(tmp_path: Path) -> None:
     settings = SMALL | {"optim.epochs": 1}
     runs = [library.train((X, Y), transform=darker_or_not, out=tmp_path / name, **settings) for name in "ab"]
     assert_same_run(runs[0].folder, runs[1].folder)
+    assert evaluate_run(runs[0].folder, ["data.name=digits", "data.path=none", "eval.linear=fast"])["measures"]
     with pytest.raises(UserError, match=r"another augment\.policy"):
         library.train((X, Y), transform=lambda image: image, out=tmp_path / "a", **settings)
     with pytest.raises(UserError, match="between 0 and 1"):
@@ -206,7 +210,9 @@ def test_settings_by_the_last_part_of_their_key() -> None:
     ("data", "words"),
     [
         ((X, Y[:-1]), "inconsistent"),
-        ((X, Y / 2), "integer or string"),
+        ((X, np.eye(10, dtype=int)[Y]), "inconsistent"),
+        ((X, Y / 2), "a string in every row"),
+        ({"train": (X, Y), "test": (X, Y.astype(str))}, "a string in every row"),
         (X, "images-ssl"),
         ({"test": (X, Y)}, "train"),
         ((X * 2.0, Y), "between 0 and 1"),

@@ -38,6 +38,10 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
     assert type(found) is type(value)
 
 
+def test_one_policy_replaces_those_of_each_view() -> None:
+    assert RECIPES["cifar10-byol"]().override("policy=none").augment.per_view == ()
+
+
 def test_configs_with_the_old_sampler_keep_their_meaning() -> None:
     tree = Config().to_dict()
     del tree["optim"]["balance"], tree["data"]["imbalance"]

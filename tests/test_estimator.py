@@ -127,6 +127,7 @@ def test_save_and_load(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
         (DIGITS[:64], None, {"method": "supcon"}, "labels"),
         (DIGITS[:40], LABELS[:40], {"image_size": 0}, "image_size"),
         (DIGITS[:40], LABELS[:40], {"settings": {"method.k3": 1}}, r"method\.k3"),
+        (DIGITS[:40], LABELS[:40], {"settings": {"optim.patience": 1}}, "patience"),
     ],
 )
 def test_bad_input(images: Any, labels: Any, parameters: dict[str, Any], word: str) -> None:

@@ -1,9 +1,5 @@
 """Images and labels: from a name or a path to batches on the device."""
 
 from contune.data.datasets import DATASETS as DATASETS
-from contune.data.datasets import holdout as holdout
 from contune.data.datasets import load_dataset as load_dataset
-from contune.data.images import Dataset as Dataset
 from contune.data.images import ImageSet as ImageSet
-from contune.data.sampler import balanced_batches as balanced_batches
-from contune.data.sampler import shuffled_order as shuffled_order

@@ -386,8 +386,8 @@ def _naming(name: str) -> Iterator[None]:
     except UserError:  # of a function that returns the picture
         raise
     except ImportError as error:
-        reason = f"needs {error.name} (pip install 'contune[tiff,dicom]')"
-        raise BrokenImageError(reason, "install it", name) from error
+        fix = "run pip install -e '.[tiff,dicom]' in the clone"
+        raise BrokenImageError(f"needs {error.name}", fix, name) from error
     except Exception as error:  # damaged files make readers raise nearly anything
         reason = f"is damaged ({' '.join(str(error).split()) or type(error).__name__})"
         if isinstance(error, UnidentifiedImageError):

@@ -73,8 +73,10 @@ def labeled(
     sets = {split: rows for split, rows in sets.items() if any(row not in ([None], [HIDDEN]) for row in rows)}
     is_matrix = any(isinstance(v, list) for split in sets for v in found[split][1] or ())
     different = {value for rows in sets.values() for row in rows for value in row}
-    if not all(isinstance(value, int | str) for value in different):
-        raise UserError(f"{where} must hold an integer or string in every row; choose another label column")
+    if not any(all(isinstance(value, kind) for value in different) for kind in (int, str)):
+        raise UserError(
+            f"{where} must hold an integer in every row, or a string in every row; choose another label column"
+        )
     position = {value: number for number, value in enumerate(sorted(different))}
     class_names = tuple(map(str, position))
     if names is not None and not any(isinstance(value, str) for value in different):

@@ -20,7 +20,7 @@ from contune.config import MOST_CHANNELS
 from contune.console import progress
 from contune.data.decode import BrokenImageError, Encoded, Stored
 from contune.data.folder import SPLIT_OF, folder_splits, labeled, path_as_text
-from contune.data.images import ImageSet, Splits
+from contune.data.images import ImageSet, Splits, distinct
 from contune.data.parquet import image_column, label_of, names_in_metadata
 from contune.errors import UserError
 from contune.files import expanded
@@ -63,7 +63,7 @@ def digest_of(splits: Splits) -> str:
             continue
         for index in np.linspace(0, len(images) - 1, min(len(images), 32)).astype(int):
             with suppress(BrokenImageError):  # found again when it is loaded
-                digest.update(images.decode(index, None, 3).tobytes())
+                digest.update(images.decode(index, None, 0).tobytes())
     return digest.hexdigest()[:8]
 
 
@@ -117,10 +117,10 @@ _Part = tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]
 def _read(part: Any, label_column: str | None) -> _Part:
     """The images, a label for each, and the names that integer labels stand for."""
     if isinstance(part, tuple) and len(part) == 2:
-        images, labels = _read(part[0], label_column)[0], np.asarray(part[1]).tolist()
-        if not isinstance(labels, list) or len(labels) != len(images):
-            raise UserError(f"{len(images)} images and labels {np.shape(part[1])} are inconsistent; pass one for each")
-        return images, labels, None
+        images, labels = _read(part[0], label_column)[0], np.asarray(part[1])
+        if labels.shape != (len(images),):
+            raise UserError(f"{len(images)} images and labels {labels.shape} are inconsistent; pass one for each")
+        return images, labels.tolist(), None
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         return _read_table(part, label_column)
     if isinstance(part, torch.utils.data.Dataset):
@@ -173,7 +173,7 @@ def _read_items(dataset: Any) -> _Part:
                 values.append(label.item() if hasattr(label, "item") else label)
                 advance(index + 1, "")
     classes = getattr(dataset, "classes", None)
-    return images, values, tuple(map(str, classes)) if isinstance(classes, list | tuple) else None
+    return images, values, distinct(map(str, classes)) if isinstance(classes, list | tuple) else None
 
 
 def _item(dataset: Any, index: int) -> Stored:

@@ -53,6 +53,7 @@ def evaluate(
     seed: int = 0,
     autocast: Autocast = nullcontext,
     capture: probes.Capture | None = None,
+    own: nn.Module | None = None,
     classifier: nn.Linear | None = None,
     online: nn.Linear | None = None,
     start: tuple[Tensor, Tensor] | None = None,
@@ -63,6 +64,7 @@ def evaluate(
 
     augmenter, policy: for the paper's probe, one view of each image, and how the config writes it.
     capture: makes the probe's step a CUDA graph.
+    own: the module that the encoder is a copy of, where `spec` alone cannot build one.
     classifier: the one that was trained together with the encoder, if there is one.
     online: the probe of eval.online.
     start: features of the training and test images before training.
@@ -84,10 +86,8 @@ def evaluate(
     layers: dict[str, tuple[Tensor, Tensor]] = {}
 
     def add(key: str, scores_MK: Tensor, **values: Any) -> None:
-        protocol = measures.MEASURES[key].protocol.format(**values) + (
-            measures.SEVERAL_LABELS if labels_N.dim() == 2 else ""
-        )
-        how = {"protocol": protocol, "split": settings.split}
+        several = measures.SEVERAL_LABELS if labels_N.dim() == 2 else ""
+        how = {"protocol": measures.MEASURES[key].protocol.format(**values) + several, "split": settings.split}
         found.append(score(key, scores_MK, labels_M, class_names, train_counts=counts_K, **how))
 
     def add_probes(train_ND: Tensor, test_MD: Tensor, prefix: str = "") -> None:
@@ -114,7 +114,7 @@ def evaluate(
         how = {"seed": seed, "autocast": autocast, "capture": capture, "authors": authors, **sgd}
         probed = encoder
         if authors:  # on a copy, because the probe changes it; a new one has no norms that wait for other processes
-            probed = spec.build().to(test_MD.device)
+            probed = spec.build(own).to(test_MD.device)
             probed.load_state_dict(encoder.state_dict())
         with progress("probe", settings.linear_epochs, unit="epoch") as advance:
             sizes = test_MD.shape[1], num_classes

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import islice, repeat
 from math import cos, pi
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -102,9 +103,9 @@ def knn_scores(
 
 @torch.no_grad()
 def validation_accuracy(
-    encoder: nn.Module, train: Loader, val: Loader, spec: EncoderSpec, num_classes: int, *, autocast: Autocast
+    encoder: nn.Module, train: Loader, val: Loader, spec: EncoderSpec, *, autocast: Autocast, **knn: Any
 ) -> Tensor:
-    """Share of validation images that the nearest of up to 10,000 training images classify correctly."""
+    """Share of validation images that `knn_scores`, with up to 10,000 training images, classifies correctly."""
     assert train.labels_N is not None
     assert val.labels_N is not None
     step = -(-len(train) // VALIDATION_IMAGES)
@@ -113,7 +114,7 @@ def validation_accuracy(
         train_ND = extract_features(encoder, train, spec, rows=rows_N, autocast=autocast)
         val_MD = extract_features(encoder, val, spec, autocast=autocast)
     labels_N = train.labels_N[rows_N.to(train.labels_N.device)]
-    return top1(knn_scores(train_ND, labels_N, val_MD, num_classes), val.labels_N)
+    return top1(knn_scores(train_ND, labels_N, val_MD, **knn), val.labels_N)
 
 
 def fit_logistic(

@@ -41,9 +41,10 @@ def retrieval(
         r_precision  = Σ_{i ≤ R} h(i) / R
         map@r        = Σ_{i ≤ R} h(i) · (Σ_{j ≤ i} h(j) / i) / R        (Musgrave et al. 2020)
 
-    The result is the mean over queries. Queries without a reference of their class do not count. Of references with
-    the same similarity the first is nearer. `nmi` compares the classes of the queries with as many clusters, by
-    k-means of scikit-learn on L2-normalized embeddings with a fixed seed. It takes longest; `nmi=False` leaves it out.
+    The result is the mean over queries. Queries without a reference of their class do not count. Equally similar
+    references count in their order, but if only some of them are among the R or 10 nearest, any of them may be.
+    `nmi` compares the classes of the queries with as many clusters, by k-means of scikit-learn on L2-normalized
+    embeddings with a fixed seed. It takes longest; `nmi=False` leaves it out.
     every: without `queries`, only every n-th embedding is a query; all others are still references.
 
     Nothing is approximate, TF32 is off, and the N×Q matrix never exists. In memory are an L2-normalized copy of the

@@ -61,7 +61,6 @@ TRIPLETS = (
 )
 """TCL without labels (B.3): k1 and k2 as in the appendix. It states neither τ nor the head; ours are SimCLR's."""
 
-
 TITLES = {
     "digits": "Handwritten digits",
     "cifar10": "CIFAR-10",

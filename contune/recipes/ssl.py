@@ -18,7 +18,6 @@ from contune.recipes.paper import TITLES, reported
 
 EPOCHS = {"cifar10": 1000, "cifar100": 1000, "imagenet100": 400}
 
-
 Views = tuple[tuple[str, ...], tuple[str, ...]]
 """An augmentation policy per view, for CIFAR's small images and for ImageNet's, where blur has an effect."""
 

@@ -128,15 +128,13 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
 
 def load_checkpoint(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest complete checkpoint, or None if the folder has none. Says so if the newest file is damaged."""
-    is_damaged = False
-    for path in (folder / CHECKPOINT, folder / PREVIOUS):
-        if path.exists():
-            state = read_checkpoint(path, device)
-            if state is not None:
-                return state
-            say(f"{path} is damaged")
-            is_damaged = True
-    if is_damaged:
+    paths = [path for path in (folder / CHECKPOINT, folder / PREVIOUS) if path.exists()]
+    for path in paths:
+        state = read_checkpoint(path, device)
+        if state is not None:
+            return state
+        say(f"{path} is damaged")
+    if paths:
         raise UserError(f"the checkpoints in {folder} cannot be read; remove the folder to start over")
     return None
 

@@ -204,6 +204,5 @@ class Watch:
     def settle(self) -> None:
         """Show what was asked for, and check every step so far."""
         self.catch_up()
-        for step, checked in self.unchecked.items():
-            self.check([step], [checked.tolist()])
+        self.check(self.unchecked, [checked.tolist() for checked in self.unchecked.values()])
         self.unchecked = {}

@@ -66,10 +66,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float, *, frozen: bo
         if group.get("constant"):
             continue
         rate = 0.0 if frozen and group.get("in_encoder") else lr * group.get("share", 1.0)
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
 
 
 def load_moments(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

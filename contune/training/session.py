@@ -65,13 +65,13 @@ def train(
         finished = folder.result()
         if finished is not None and finished["epochs"] == config.optim.epochs:
             say(f"already finished: {folder.path}. This is its result; another --out or run.seed starts a new run.")
-            return finished
+            return finished if distributed.is_main() else {}
         times = {"start": time.monotonic()}
 
         # Load and build. Whatever can be wrong with the input shows here, before anything is written.
         for name in config.run.loggers:
             if find_spec(name) is None:
-                raise UserError(f"run.loggers={name} is not installed; pip install 'contune[{name}]'")
+                raise UserError(f"run.loggers={name} is not installed; run pip install -e '.[{name}]' in the clone")
         setup = open_setup(config, own=own)
         method = build_method(setup)
         train_loader = setup.loader(setup.dataset.train, "train images")
@@ -80,8 +80,6 @@ def train(
             test_loader = setup.loader(test_set, "test images")
         if config.eval.every and setup.dataset.val is not None and train_loader.labels_N is not None:
             val_loader = setup.loader(setup.dataset.val, "validation images")
-        elif config.optim.patience or config.run.keep == "best":
-            raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
         trainer = Trainer(setup, method, train_loader, folder, val_loader)
         setup.augmenter([config.augment.policy])  # the probe needs it at the end; a misspelled one is found now
 
@@ -139,7 +137,7 @@ def train(
         result["last_logged"] = {name: last[name] for name in last if name not in others}
         result["curves"] = downsampled(metrics)
         result["warnings"] = learned_nothing(result, metrics)
-        if val_loader is not None:
+        if trainer.best["epoch"]:
             result["validation"] = {"top1": 100 * trainer.best["accuracy"], "epoch": trainer.best["epoch"]}
         if write_report is not None and config.run.report:
             with atomic_file(folder.report_file) as part:
@@ -258,14 +256,17 @@ def evaluate_run(folder: str | Path | RunFolder, overrides: str | Sequence[str] 
     folder = RunFolder(folder)
     config = folder.config().override(overrides)
     different = set(folder.config().differences(config))
+    look = {"data.image_size", "data.channels", "data.resize", "data.range"}
     for key in sorted(different):
-        if key.startswith(("model.", "method.", "optim.")) or key in ("data.image_size", "data.channels"):
+        if key.startswith(("model.", "method.", "optim.")) or key in look:
             raise UserError(f"{key} is fixed once the encoder is trained; override only data, eval, augment and run")
         if key.endswith(("_fraction", "unseen_classes")) and not {"data.name", "data.path"} & different:
             raise UserError(f"another {key} would evaluate on training images; leave it as it was")
     encoder = load_encoder(folder.path)
     setup = open_setup(config, encoder.spec)
     dataset = setup.dataset
+    if "data.label_column" in different and config.eval.split in dataset.held_out and "data.path" not in different:
+        raise UserError("another data.label_column would evaluate on training images; leave it as it was")
     if dataset.skipped:
         say(f"{plural(len(dataset.skipped), 'broken image')} left out, such as {dataset.skipped[0].name!r}")
     test_set = setup.eval_set()
@@ -292,10 +293,11 @@ def _evaluate(setup: Setup, encoder: nn.Module, train: Loader, test: Loader, **e
         spec=setup.spec,
         class_names=setup.dataset.class_names,
         settings=config.eval,
-        augmenter=setup.augmenter([config.augment.policy]),
+        augmenter=setup.augmenter([config.augment.policy if config.eval.linear in ("paper", "authors") else "none"]),
         policy=config.augment.policy,
         seed=config.run.seed,
         autocast=setup.autocast,
         capture=CapturedStep if can_capture(setup.device) else None,
+        own=setup.own.encoder,
         **extra,
     )

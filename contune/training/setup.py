@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from contune import distributed
 from contune.config import Config, DataConfig
 from contune.console import plural, progress
-from contune.data import Dataset, ImageSet, load_dataset
+from contune.data import ImageSet, load_dataset
 from contune.data.augment import Augmenter, OwnTransform, Transform, build_policy
 from contune.data.datasets import no_such_place
-from contune.data.images import Loader, Splits, build_loader
+from contune.data.images import Dataset, Loader, Splits, build_loader
 from contune.data.memory import MEMORY
 from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
@@ -208,8 +208,7 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
     """(steps, batch_images) indices of an epoch; images that do not fill a batch have their turn in another epoch."""
     batch, seed = config.optim.batch_images, config.run.seed
     if config.optim.balance != "sampler" or (labels_N is not None and labels_N.dim() == 2):
-        num_steps = num_images // batch
-        return shuffled_order(num_images, seed, epoch)[: num_steps * batch].view(num_steps, batch)
+        return shuffled_order(num_images, seed, epoch)[: num_images // batch * batch].view(-1, batch)
     if labels_N is None:
         raise UserError("optim.balance=sampler needs labels; use optim.balance=none")
     classes, images, extra = balanced_shares(config, labels_N)

@@ -41,6 +41,8 @@ class Trainer:
         config, augment = setup.config, setup.config.augment
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
         self.val_loader, self.optim, self.run = val_loader, config.optim, config.run
+        if val_loader is None and (self.optim.patience or self.run.keep == "best"):
+            raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
         self.best: dict[str, float] = {"accuracy": -1.0, "epoch": 0, "num_worse": 0}
         """The best validation so far, and how many have followed it."""
         self.best_weights: dict[str, Tensor] = {}
@@ -105,6 +107,9 @@ class Trainer:
             saved_at = time.monotonic()
             started = saved_at - self.seconds
             for images_BCHW, labels_B in self._batches():
+                if 0 < self.optim.patience <= self.best["num_worse"]:  # also of a run that is resumed
+                    say(f"stopped early: validation was best at epoch {self.best['epoch']}")
+                    break
                 metrics = self.take_step(images_BCHW, labels_B)
                 self.watch.add(self.step, metrics)
                 epoch = self.step / self.steps_per_epoch
@@ -113,13 +118,9 @@ class Trainer:
                 if logs:
                     validated = self._validate() if validates else {}
                     self.watch.ask(self.step, {"epoch": epoch, "lr": self.lr, **validated}, *self.measured)
-                if 0 < self.optim.patience <= self.best["num_worse"]:
-                    say(f"stopped at epoch {epoch:g}: validation was best at epoch {self.best['epoch']}")
-                    break
                 stopped = asked()
                 if distributed.world_size() > 1:  # the processes agree where they log and communicate anyway
-                    flag = float(stopped)
-                    stopped = logs and distributed.total(torch.tensor(flag, device=self.setup.device)).item() > 0
+                    stopped = logs and any(distributed.gather_objects(stopped))
                 # Otherwise only where means are taken, so that a resumed run takes the same means.
                 if stopped or (logs and time.monotonic() - saved_at > self.run.checkpoint_seconds):
                     self._save(started)
@@ -136,10 +137,11 @@ class Trainer:
         assert self.val_loader is not None
         share = torch.zeros((), device=self.setup.device)
         if distributed.is_main():
-            loaders, setup = (self.loader, self.val_loader), self.setup
+            loaders, setup, asked = (self.loader, self.val_loader), self.setup, self.setup.config.eval
             share += validation_accuracy(
-                self.method.encoder, *loaders, setup.spec, setup.num_classes, autocast=setup.autocast
-            )
+                self.method.encoder, *loaders, setup.spec, autocast=setup.autocast,
+                num_classes=setup.num_classes, k=asked.knn_k, temperature=asked.knn_temperature,
+            )  # fmt: skip
         accuracy = distributed.total(share).item()
         self.best["num_worse"] += 1
         if accuracy > self.best["accuracy"]:
@@ -242,8 +244,7 @@ class Trainer:
             if self.probe is not None:
                 self.probe.classifier.load_state_dict(state["probe"]["classifier"])
                 load_moments(self.probe.optimizer, state["probe"]["optimizer"])
-        step = torch.tensor(float(self.step), device=self.setup.device)
-        if distributed.world_size() > 1 and distributed.mean(step).item() != self.step:
+        if len({*distributed.gather_objects(self.step)}) > 1:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")
         return self.step
 
@@ -253,5 +254,4 @@ class Trainer:
         vars(self).pop("measured", None)  # missing after 0 steps
         self.optimizer.zero_grad(set_to_none=True)
         self.probe, self.best_weights = None, {}
-        if self.setup.device.type == "cuda":
-            torch.cuda.empty_cache()
+        torch.cuda.empty_cache()

@@ -14,8 +14,7 @@ from pictures import DEAD_LINK, WAYS, labels_of, png, random_pixels, write_broke
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from contune.data import DATASETS, holdout, load_dataset
-from contune.data.datasets import long_tail, moments
+from contune.data.datasets import DATASETS, holdout, load_dataset, long_tail, moments
 from contune.errors import UserError
 
 

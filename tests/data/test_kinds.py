@@ -118,7 +118,7 @@ def test_readers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatc
     }
     for package, source in sources.items():
         monkeypatch.setitem(__import__("sys").modules, package, None)
-        with pytest.raises(BrokenImageError, match=f"needs {package}.*contune"):
+        with pytest.raises(BrokenImageError, match=f"needs {package}.*tiff,dicom"):
             peek(source, "it")
 
 

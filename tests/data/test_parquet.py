@@ -142,7 +142,7 @@ def test_a_long_label_among_short_ones_needs_little_memory(tmp_path: Path) -> No
     ("columns", "word"),
     [
         ({"text": ["a"], "label": [0]}, "no column of encoded images"),
-        ({"image": structs([1, 2]), "label": [0.5, 1.5]}, "integer or string"),
+        ({"image": structs([1, 2]), "label": [0.5, 1.5]}, "a string in every row"),
         ({"image": structs([1, 2]), "label": [0, None]}, "in every row"),
         ({"image": structs([]), "label": pa.array([], type=pa.int64())}, "no image"),
         ({"image": [png(random_pixels(0)), b"not an image"], "label": [0, 1]}, r"bad\.parquet#1"),

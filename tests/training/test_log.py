@@ -98,7 +98,7 @@ def test_a_logger_that_cannot_start_is_an_error_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)  # as if it were not installed
-    for setting, word in (("run.loggers=trackio", "contune[trackio]"), ("run.loggers=tensorbord", "tensorboard")):
+    for setting, word in (("run.loggers=trackio", ".[trackio]"), ("run.loggers=tensorbord", "tensorboard")):
         outcome = contune_command("train", setting, "--out", tmp_path / "run")
         assert (outcome.code, word in outcome.err) == (2, True), outcome.err
     assert not (tmp_path / "run").exists()

@@ -109,18 +109,25 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     accuracies = iter([0.3, 0.9, 0.5, 0.4, 0.8])
     encoders: list[Tensor] = []
 
-    def made_up(encoder: torch.nn.Module, *_: Any, **__: Any) -> Tensor:
+    def made_up(encoder: torch.nn.Module, *_: Any, k: int, **__: Any) -> Tensor:
+        assert k == 7
         encoders.append(next(iter(encoder.parameters())).detach().clone())
         return torch.tensor(next(accuracies))
 
     monkeypatch.setattr("contune.training.trainer.validation_accuracy", made_up)
-    settings = ("eval.every=1", "run.keep=best", "optim.patience=2", "optim.epochs=10")
+    settings = ("eval.every=1", "eval.knn_k=7", "run.keep=best", "optim.patience=2", "optim.epochs=10")
     result = train(tmp_path / "run", *QUICK, *settings)
     lines = read_lines(tmp_path / "run")
     assert [line["val_top1"] for line in lines if "val_top1" in line] == pytest.approx([0.3, 0.9, 0.5, 0.4])
     assert lines[-1]["epoch"] == 4
     assert result["validation"] == {"top1": pytest.approx(90), "epoch": 2}
     assert torch.equal(next(load_encoder(tmp_path / "run").backbone.parameters()), encoders[1])
+
+    checkpoint = tmp_path / "run" / "checkpoint.pt"
+    step = torch.load(checkpoint)["step"]
+    (tmp_path / "run" / "result.json").unlink()  # as if it had been killed during its evaluation
+    assert train(tmp_path / "run", *QUICK, *settings)["validation"] == result["validation"]
+    assert torch.load(checkpoint)["step"] == step
 
 
 @pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])

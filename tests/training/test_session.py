@@ -68,10 +68,13 @@ def test_a_finished_run_is_reused_and_evaluated_again(
     assert again["retrieval"] == result["retrieval"] != []
     assert evaluate_run(folder.path, "eval.knn_k=1")["measures"] != trained
     assert {path: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
-    with pytest.raises(UserError, match=r"optim\.epochs is fixed"):
-        evaluate_run(folder, "optim.epochs=2")
+    for setting in ("optim.epochs=2", "data.resize=pad"):
+        with pytest.raises(UserError, match="is fixed"):
+            evaluate_run(folder, setting)
     with pytest.raises(UserError, match="training images"):
         evaluate_run(folder, ["eval.split=val", "data.val_fraction=0.5"])
+    with pytest.raises(UserError, match="training images"):
+        evaluate_run(folder, ["eval.split=val", "data.label_column=x"])
     with pytest.raises(UserError, match="unseen"):
         evaluate_run(folder, "data.unseen_classes=0.5")
     with pytest.raises(UserError, match=r"another method\.k1, optim\.lr"):

@@ -1,7 +1,5 @@
 """Batched augmentation: random parameters per sample, applied to the whole batch by torch or by Triton kernels."""
 
-from contune.data.augment.ops import Params as Params
-from contune.data.augment.ops import Policy as Policy
 from contune.data.augment.ops import resize as resize
 from contune.data.augment.policies import POLICIES as POLICIES
 from contune.data.augment.policies import Augmenter as Augmenter

@@ -12,9 +12,9 @@ import torch
 from augment_cases import MAGNITUDES, MEAN, STD, random_images, smooth_images
 from torch import Tensor
 
-from contune.data.augment import POLICIES, Augmenter, Params, build_policy, kernels, normalize
+from contune.data.augment import POLICIES, Augmenter, build_policy, kernels, normalize
 from contune.data.augment.autoaugment import AutoAugment, CropFlip, Op
-from contune.data.augment.ops import Policy
+from contune.data.augment.ops import Params, Policy
 from contune.data.augment.simaugment import SimAugment
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -9,14 +9,13 @@ from contune.data.augment import (
     POLICIES,
     Augmenter,
     Mix,
-    Params,
     build_policy,
     eval_transform,
     normalize,
     resize,
 )
 from contune.data.augment.autoaugment import CropFlip
-from contune.data.augment.ops import Policy, crop_flip
+from contune.data.augment.ops import Params, Policy, crop_flip
 from contune.data.augment.policies import Digits
 from contune.data.augment.simaugment import SimAugment
 from contune.data.decode import Piece, cut_out

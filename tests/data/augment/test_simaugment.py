@@ -7,7 +7,8 @@ import torch
 from augment_cases import random_images
 from torch import Tensor
 
-from contune.data.augment import Params, build_policy
+from contune.data.augment import build_policy
+from contune.data.augment.ops import Params
 from contune.data.augment.simaugment import (
     BRIGHTNESS,
     CONTRAST,
