@@ -3,8 +3,9 @@
     python benchmarks/compare_revisions.py OLD NEW                       # all tasks on the default device
     python benchmarks/compare_revisions.py OLD NEW --only loss --rounds 6
 
-OLD and NEW are folders that contain `contune/`. Each has a child process, and every round asks both for every task, in
-alternating order, so that both meet the same machine. The first round warms up and does not count. Tasks:
+OLD and NEW are folders that contain `contune/`. Every round starts a child process for each and asks both for every
+task, in alternating order, so that both meet the same machine. A child keeps one placement in memory, which on a CPU
+changes its times by 10 %: only the median over many rounds counts. The first round warms up. Tasks:
 
 - loss: `tcl_loss` forward and backward, d = 128; N = 256, 1,024 and 32,768 on a GPU, 4,096 on a CPU; ms
 - wide: the same with d = 512, N = 4,096, in float32
@@ -143,14 +144,14 @@ def main() -> None:
     old_new = [path.resolve() for path in arguments.checkouts]
     hardware = torch.cuda.get_device_name() if device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     record = {"command": sys.argv[1:], "device": device, "hardware": hardware}
-    children = {}
-    for checkout in old_new:
-        environment = {**os.environ, "PYTHONPATH": str(checkout)}
-        command = [sys.executable, __file__, "--child", "--device", device]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        children[checkout] = subprocess.Popen(command, env=environment, cwd=checkout, **pipes)  # type: ignore[call-overload]  # pipes
     seen: dict[str, list[list[float]]] = {}
     for number in range(arguments.rounds + 1):
+        children = {}
+        for checkout in old_new:
+            environment = {**os.environ, "PYTHONPATH": str(checkout)}
+            command = [sys.executable, __file__, "--child", "--device", device]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            children[checkout] = subprocess.Popen(command, env=environment, cwd=checkout, **pipes)  # type: ignore[call-overload]  # pipes
         for task in arguments.only.split(","):
             values: dict[Path, dict[str, float]] = {}
             for checkout in old_new if number % 2 == 0 else reversed(old_new):
@@ -158,11 +159,11 @@ def main() -> None:
                 values[checkout] = json.loads(children[checkout].stdout.readline())
             for name in values[old_new[0]] if number else ():
                 seen.setdefault(name, []).append([values[checkout][name] for checkout in old_new])
+        for child in children.values():
+            child.stdin.close()
+            child.wait()
         print(f"round {number}", file=sys.stderr)
         arguments.out.write_text(json.dumps({**record, "rows": summary(seen)}, indent=2) + "\n")
-    for child in children.values():
-        child.stdin.close()
-        child.wait()
     for row in summary(seen):
         spread = f"{row['ratios'][0]:.3f} to {row['ratios'][-1]:.3f}"
         print(f"{row['name']:42} old {row['old']:9.3f}  new {row['new']:9.3f}  new/old {row['ratio']:.3f} ({spread})")

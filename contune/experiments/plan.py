@@ -179,10 +179,13 @@ class Outcome:
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
-        """This row minus the other; None if one of them has no run.
+        """This row minus the other; None if one of them has no run, or the same measure had several protocols.
 
         Paired if both have the same seeds. Otherwise with Welch's interval.
         """
+        scores = [*self.scores(column), *other.scores(column)]
+        if len({score["name"] for score in scores}) == 1 < len({score["protocol"] for score in scores}):
+            return None
         mine, theirs = self.by_seed(column), other.by_seed(column)
         if not mine or not theirs:
             return None

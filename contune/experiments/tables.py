@@ -220,7 +220,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks the highest value of a column or row, perhaps by chance."
+            "Bold marks some of the highest values, perhaps by chance."
         )
         if any(each.num_seeds >= FEW for each in outcomes):
             notes.append(

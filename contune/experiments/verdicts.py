@@ -27,7 +27,7 @@ from contune.report.statistics import FEW, Spread
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduced", "open"
 OURS = "our claim"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
-NOT_RUN = "not run"
+NOT_RUN, INCOMPARABLE = "not run", "not comparable, as its protocol changed"
 LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
 NUM_IMAGES, OF_CIFAR = {"fmnist": 60_000, "imagenet100": 126_689, "digits": 898, "images": 8_144}, 50_000
 VIEWS_PER_SECOND, OF_OTHERS = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3}, 10e3
@@ -91,12 +91,13 @@ class Finding:
 def gaps_of(rows: Rows, column: str = TOP1) -> list[Spread]:
     """First − second row, third − fourth, and so on.
 
-    Of fewer than three seeds, the interval is at least the one over the test images.
+    Of fewer than three seeds, the interval is at least the one over the test images. Empty if a protocol changed.
     """
     gaps = []
     for upper, lower in _pairs(rows):
         gap = upper.difference(lower, column)
-        assert gap is not None
+        if gap is None:
+            return []
         if min(upper.num_seeds, lower.num_seeds) < FEW:
             scores = [each.scores(column)[0] for each in (upper, lower)]
             of_images = 1.96 * sqrt(
@@ -120,7 +121,7 @@ def judge(difference: Spread, paper: float | None = None) -> str:
 
 
 def above(claim: Claim, rows: Rows) -> Decided:
-    """The first row of each pair is the higher one, by each measure; partly if by some, or in some pairs.
+    """The first row of each pair is the higher one, by each comparable measure; partly if by some, or in some pairs.
 
     Of independent pairs, the interval over the pairs counts, otherwise the weakest pair.
     """
@@ -130,6 +131,9 @@ def above(claim: Claim, rows: Rows) -> Decided:
     compared_with = {lower.row.title for _, lower in _pairs(rows)}
     for column in claim.columns:
         gaps = gaps_of(rows, column)
+        if not gaps:
+            texts.append(f"{_measure(rows, column)} {INCOMPARABLE}")
+            continue
         if len(gaps) > 1 and len(compared_with) == 1:  # all with the same row: the pairs are not independent
             pairs, which = zip(gaps, _pairs(rows), strict=True), f", the smallest of {len(gaps)} differences"
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
@@ -145,6 +149,8 @@ def above(claim: Claim, rows: Rows) -> Decided:
 def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     """The difference of each pair is at most the margin; not if it is more and its interval excludes 0."""
     gaps = gaps_of(rows)
+    if not gaps:
+        return OPEN, f"{_measure(rows)} {INCOMPARABLE}", rows
     pairs = zip(gaps, _pairs(rows), strict=True)
     total, shown = max(pairs, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
     size, half = abs(total.mean), total.half or 0.0
@@ -214,7 +220,7 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
-    """`full probe`, or `full probe (cross-entropy: its classifier)`."""
+    """`full probe`, or `full probe against cross-entropy's classifier`."""
     names: dict[str, str] = {}
     for each in rows:
         for score in each.scores(column):
@@ -222,7 +228,7 @@ def _measure(rows: Rows, column: str = TOP1) -> str:
             name = RETRIEVAL[measure].title if measure in RETRIEVAL else MEASURES[measure].short_title
             names.setdefault(name, each.row.method.replace(*LOWER))
     first, *others = names
-    return first + "".join(f" ({names[other]}: its {other})" for other in others)
+    return first + "".join(f" against {names[other]}'s {other}" for other in others)
 
 
 def _difference(claim: Claim, rows: Rows) -> str:
@@ -331,8 +337,9 @@ def summary(findings: Sequence[Finding]) -> str:
     counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
     (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
+    num = len(reproduced)
     return (
-        f"We list {len(papers)} claims of the paper: {len(reproduced)} reproduced ({single} on one seed, {others} in "
+        f"We list {len(papers)} claims of the paper: {num} reproduced ({single} of the {num} on one seed, {others} in "
         f"other settings), {partly} partly reproduced, {not_} not reproduced, {open_} open ({not_run[0]} not run). "
         f"We also test {len(ours)} claims of our own: {hold} hold, {in_part} hold in part, {fail} do not hold, "
         f"{undecided} are open ({not_run[1]} not run)."

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from made_up import made_up_outcome
 
+from contune.eval.measures import KNN
 from contune.experiments import find_experiment, verdicts
-from contune.experiments.plan import read_results
+from contune.experiments.plan import Outcome, read_results
 from contune.experiments.verdicts import NOT, OPEN, PARTLY, REPRODUCED, TESTS, Claim, find_all, read_claims
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -51,6 +52,17 @@ def test_without_results_every_claim_is_open_and_has_its_price() -> None:
 )
 def test_a_difference(tcl: tuple[float, ...], supcon: tuple[float, ...], paper: float | None, verdict: str) -> None:
     assert decided(claim(paper=paper), tcl, supcon) == verdict
+
+
+def test_a_measure_with_two_protocols_is_not_compared() -> None:
+    tcl, supcon = (made_up_outcome(ROWS[title], top1) for title, top1 in zip(PAIR, (99.0, 80.0), strict=True))
+    (result,) = tcl.results
+    changed = [score | ({"protocol": "another"} if score["name"] == "knn" else {}) for score in result["measures"]]
+    tcl = Outcome(tcl.row, (result | {"measures": changed},))
+    assert tcl.difference(supcon, KNN) is None
+    verdict, number, _ = TESTS["above"](claim(columns=(KNN,)), [tcl, supcon])
+    assert (verdict, "not comparable" in number) == (OPEN, True)
+    assert TESTS["above"](claim(columns=("top1", KNN)), [tcl, supcon])[0] == REPRODUCED
 
 
 def test_several_settings_have_to_agree() -> None:
