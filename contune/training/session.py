@@ -219,7 +219,7 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
     for column in (LINEAR, KNN):
         after, before = judged_by(result, column), judged_by(result, column, prefix=START)
         key = MAP if after and MAP in after else "top1"
-        if after and before and after[key] <= before[key]:
+        if after and before and after[key] <= before[key] and after[key] < 100:
             texts.append(f"{MEASURES[after['name']].title.lower()} {before[key]:.1f} % before, {after[key]:.1f} % now")
     if len(texts) == 2:
         return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
