@@ -173,7 +173,7 @@ class EvalConfig:
     knn_temperature: float = ranged(0.1, above=0.0)
     """Neighbors are weighted by exp(similarity / temperature)."""
     online: bool = False
-    """Train a linear probe on detached features along with the encoder. Log its accuracy, and score it at the end."""
+    """Train a linear probe on detached features along with the encoder, if there are labels. Log and score it."""
     start: bool = False
     """Also evaluate the encoder before training: what the trained one has to beat."""
     every: int = ranged(0, low=0)

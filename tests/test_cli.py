@@ -218,7 +218,6 @@ FOLDERS: list[tuple[Callable[[Path], object], tuple[str, ...], str]] = [
     (truncated, ("model.encoder=resnet19",), "resnet19"),
     (truncated, ("data.resident_gib=0", "data.workers=0"), "0.jpg"),
     (write_flat, (), "images-ssl"),
-    (write_flat, ("method.name=simclr", "eval.online=true"), "labels"),
     (write_flat, ("method.name=simclr", "optim.balance=sampler"), "label"),
     (lambda folder: folder.write_text("x"), (), "folder"),
 ]

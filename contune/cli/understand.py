@@ -230,7 +230,7 @@ def experiment(
         folder = source or Path("results")
         findings = verdicts.find_all(verdicts.read_claims(folder), read_results(folder))
         show_table(verdicts.COLUMNS, verdicts.table(findings))
-        say(f"\n{verdicts.summary(findings)}")
+        say("\n" + "\n".join(verdicts.summary(findings)))
         return
     refuse_torchrun("contune experiment")
     folder, table, outcomes = run_experiment(

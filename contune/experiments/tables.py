@@ -126,10 +126,9 @@ def seeds_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled:
     names = names if differ else [each.row.method for each in outcomes]
     cells = {"method": [*names, *(f"{upper.row.method} − {lower.row.method}" for lower, upper in pairs)]}
     for column in measures:
-        rivals = outcomes if column == measures[0] else []
         differences = [upper.difference(lower, column) for lower, upper in pairs]
         texts = [NOTHING if found is None else found.signed for found in differences]
-        cells[_title(outcomes, column)] = [*(_accuracy(each, rivals, column) for each in outcomes), *texts]
+        cells[_title(outcomes, column)] = [*(_accuracy(each, outcomes, column) for each in outcomes), *texts]
     for shot in shots:
         values = [[score[shot] for score in each.scores() if shot in score] for each in outcomes]
         texts = [f"{mean(found):.1f}" if found else NOTHING for found in values]
@@ -220,7 +219,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks some of the highest values, perhaps by chance."
+            "Bold marks the highest mean of a column or row, which may be chance."
         )
         if any(each.num_seeds >= FEW for each in outcomes):
             notes.append(

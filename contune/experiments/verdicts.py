@@ -27,7 +27,7 @@ from contune.report.statistics import FEW, Spread
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduced", "open"
 OURS = "our claim"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
-NOT_RUN, INCOMPARABLE = "not run", "not comparable, as its protocol changed"
+NOT_RUN, INCOMPARABLE = "runs are missing", "not compared, as runs had different protocols"
 LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
 NUM_IMAGES, OF_CIFAR = {"fmnist": 60_000, "imagenet100": 126_689, "digits": 898, "images": 8_144}, 50_000
 VIEWS_PER_SECOND, OF_OTHERS = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3}, 10e3
@@ -135,8 +135,9 @@ def above(claim: Claim, rows: Rows) -> Decided:
             texts.append(f"{_measure(rows, column)} {INCOMPARABLE}")
             continue
         if len(gaps) > 1 and len(compared_with) == 1:  # all with the same row: the pairs are not independent
-            pairs, which = zip(gaps, _pairs(rows), strict=True), f", the smallest of {len(gaps)} differences"
+            pairs = zip(gaps, _pairs(rows), strict=True)
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
+            which = f", the smallest difference{_places(rows)}"
         else:
             total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
         verdict = judge(total, None if claim.differs else claim.paper)
@@ -155,7 +156,7 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
     total, shown = max(pairs, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
     size, half = abs(total.mean), total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    which = f", the largest of {len(gaps)} differences" if len(gaps) > 1 else ""
+    which = f", the largest difference{_places(rows)}" if len(gaps) > 1 else ""
     return verdict, f"{_difference(claim, shown)}: {_measure(shown)} {total.signed} points{which}", shown
 
 
@@ -216,7 +217,14 @@ def holds(claim: Claim, rows: Rows) -> Decided:
         return OPEN, "the runs did not log gradients", rows
     share = 100 * mean(shares)
     at = f" at {rows[0].row.at}" if len(rows) == 1 and rows[0].row.at else ""
-    return REPRODUCED if share > 99.9 else OPEN, f"larger for {share:.0f} % of all positives{at}", rows
+    return REPRODUCED if share > 99.9 else OPEN, f"larger for {share:.0f} % of all positives{at}, hard or not", rows
+
+
+def _places(rows: Rows) -> str:
+    """` of k1 = 10, 100 and 1000`"""
+    names = [upper.row.at for upper, _ in _pairs(rows)]
+    values = [names[0], *(name.rpartition(" ")[2] for name in names[1:])]
+    return f" of {', '.join(values[:-1])} and {values[-1]}"
 
 
 def _measure(rows: Rows, column: str = TOP1) -> str:
@@ -294,12 +302,12 @@ def gpu_minutes(config: Config) -> float:
 
 
 def _seeds(rows: Rows) -> str:
-    """`5 seeds each`, `5 TCL and 3 SINCERE seeds`, or `1 to 5 seeds each` of many."""
+    """`5 seeds each`, `5 TCL and 3 SINCERE seeds`, or `1 seed or more each` of many."""
     counts = [each.num_seeds for each in rows]
     if len({*counts}) == 1:
         return f"{counts[0]} seed{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
-        return f"{min(counts)} to {max(counts)} seeds each"
+        return f"{min(counts)} seed{'s' * (min(counts) > 1)} or more each"
     names = [each.row.method.replace(*LOWER) for each in rows]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
     return f"{words[0]} and {words[1]} seeds"
@@ -325,22 +333,20 @@ def words_of(finding: Finding) -> str:
     return f"{word} (1 seed)" if finding.verdict != OPEN and finding.num_seeds == 1 else word
 
 
-def summary(findings: Sequence[Finding]) -> str:
-    """How many claims have which verdict."""
+def summary(findings: Sequence[Finding]) -> tuple[str, str]:
+    """How many claims of the paper have which verdict, and how many of our own."""
     ours = [each for each in findings if each.claim.source == OURS]
     papers = [each for each in findings if each.claim.source != OURS]
     reproduced = [each for each in papers if each.verdict == REPRODUCED]
-    others, single = (
-        sum(bool(each.claim.differs) for each in reproduced),
-        sum(each.num_seeds == 1 for each in reproduced),
-    )
+    single = sum(each.num_seeds == 1 for each in reproduced)
+    elsewhere = sum(bool(each.claim.differs) for each in reproduced)
     counts = [[sum(each.verdict == name for each in some) for name in OF_OURS] for some in (papers, ours)]
-    (_, partly, not_, open_), (hold, in_part, fail, undecided) = counts
-    not_run = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
-    num = len(reproduced)
+    (num, partly, not_, open_), (hold, in_part, fail, undecided) = counts
+    missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"We list {len(papers)} claims of the paper: {num} reproduced ({single} of the {num} on one seed, {others} in "
-        f"other settings), {partly} partly reproduced, {not_} not reproduced, {open_} open ({not_run[0]} not run). "
-        f"We also test {len(ours)} claims of our own: {hold} hold, {in_part} hold in part, {fail} do not hold, "
-        f"{undecided} are open ({not_run[1]} not run)."
+        f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly reproduced, {not_} not "
+        f"reproduced and {open_} open. Of the {num}, {single} rest on one seed, and {elsewhere} on settings that differ "
+        f"from the paper's. For {missing[0]} of the {open_}, runs are missing.",
+        f"Of {len(ours)} claims of our own, {hold} hold, {in_part} in part; {fail} do not hold, and {undecided} are "
+        f"open. For {missing[1]} of the {undecided}, runs are missing.",
     )

@@ -120,7 +120,10 @@ def write_report(
             judged.append((measure, {"before training": start, "raw pixels": pixels}))
     num_views = config["optim"]["batch_images"] * config["augment"]["views"]
     is_softmax = result["method"] in ("tcl", "supcon", "simclr") and not config["method"].get("cross_entropy")
-    figures = plots.curves([(metrics, style, ())], num_others=is_softmax * (num_views - 1))
+    settings, num_terms = config["method"], is_softmax * (num_views - 1.0)
+    if settings.get("k1") == settings.get("k2") == "auto":  # so only TCL
+        num_terms *= 1 + settings["r"]
+    figures = plots.curves([(metrics, style, ())], num_terms=num_terms)
     values: dict[str, Any] = {"majority": None, "classes": None}
     if images is not None and features_MD is not None:
         own_M = mistaken_M = np.full(len(images), "")

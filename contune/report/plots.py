@@ -54,8 +54,8 @@ Logged = tuple[list[dict[str, float]], MethodStyle, tuple[float, ...]]
 """The metrics of a run, and how its curves are drawn: the style of its method, and dashes."""
 
 
-def curves(runs: Sequence[Logged], *, num_others: int = 0) -> list[dict[str, str]]:
-    """A drawing per metric. `num_others`: the views that a softmax loss compares each view with; their ln is drawn."""
+def curves(runs: Sequence[Logged], *, num_terms: float = 0.0) -> list[dict[str, str]]:
+    """A drawing per metric. `num_terms`: the loss of a network that has learned nothing is its ln, a dashed line."""
     hidden = {"step", "epoch"} if len(runs) == 1 else {"step", "epoch", "lr", "views_per_second"}
     names = {name for metrics, _, _ in runs for line in metrics for name in line} - hidden
     logged = [(downsampled(metrics, [*names], CURVE_POINTS), "", style, dash) for metrics, style, dash in runs]
@@ -78,9 +78,9 @@ def curves(runs: Sequence[Logged], *, num_others: int = 0) -> list[dict[str, str
             if not axes.lines or name.startswith("supcon_"):
                 continue
             title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
-            if name == "loss" and num_others:
-                level, words = log(num_others), f"{num_others:,}"
-                meaning += f" Dashed: ln {words}, SupCon’s loss if all {words} other views were equally similar."
+            if name == "loss" and num_terms:
+                level, words = log(num_terms), f"{num_terms:,.0f}"
+                meaning += f" Dashed: ln {words}. A loss that stays there has not learned."
                 axes.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
                 axes.annotate(f"ln {words}", (1, level), (0, 3), xycoords=axes.get_yaxis_transform(), ha="right",
                               textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip

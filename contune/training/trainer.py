@@ -82,9 +82,7 @@ class Trainer:
         )
         changed: list[engine.Part] = [method, self.optimizer]
         self.probe: OnlineProbe | None = None
-        if config.eval.online:
-            if loader.labels_N is None:
-                raise UserError("eval.online=true needs labels and this data has none; leave it off")
+        if config.eval.online and loader.labels_N is not None:
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
             changed += [self.probe.classifier, self.probe.optimizer]
         self.watch = Watch(
