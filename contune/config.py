@@ -240,19 +240,16 @@ class Config:
         method = str(assignments.get("method.name", assignments.get("method", self.method.name)))
         if method != self.method.name:
             self.method = MethodConfig(name=method, settings=find_method(method).Settings())
-        meanings: dict[str, list[str]] = {}
-        for key in self.flat():
-            for spelling in {key, key.removesuffix(".name"), key.partition(".")[2]}:
-                meanings.setdefault(spelling, []).append(key)
+        meanings, keys = meanings_of(self.flat()), []
         for spelling, value in assignments.items():
             check_known("setting", spelling, meanings)
             key, *others = meanings[spelling]
             if others:
                 raise UserError(f"setting {spelling!r} is ambiguous; write {' or '.join([key, *others])}")
+            keys.append(key)
             section, _, name = key.partition(".")
             if key != "method.name":
                 assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
-        keys = {meanings[spelling][0] for spelling in assignments}
         if "augment.policy" in keys and "augment.per_view" not in keys:
             self.augment.per_view = ()  # one policy for all views
         return self.check()
@@ -323,14 +320,27 @@ def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
     return {setting: names for setting, names in found.items() if setting[0].startswith(prefix)}
 
 
-def check_spelling(words: Iterable[str]) -> None:
-    """Find a misspelt key of KEY=VALUE texts before torch is imported, which takes seconds.
+def meanings_of(keys: Iterable[str]) -> dict[str, list[str]]:
+    """The keys that each spelling may stand for."""
+    meanings: dict[str, list[str]] = {}
+    for key in dict.fromkeys(keys):
+        for spelling in {key, key.removesuffix(".name"), key.partition(".")[2]}:
+            meanings.setdefault(spelling, []).append(key)
+    return meanings
 
-    So the names of the methods' settings are read from the source. Whether the chosen method has them shows later.
+
+def spelled_out(words: Iterable[str]) -> list[str]:
+    """KEY=VALUE texts with full keys, but for a spelling that can be two: the method decides which one it has.
+
+    Finds a misspelt key before torch is imported, which takes seconds. So the names of the methods' settings are read
+    from the source.
     """
     keys = [f"{section.name}.{item.name}" for section in fields(Config) for item in fields(section.default_factory)]  # type: ignore[arg-type]  # each is a dataclass
     for path in Path(methods.__file__).parent.glob("*.py"):
         keys += [f"method.{name}" for name in re.findall(r"^ {8}(\w+): .+ = ", path.read_text("utf-8"), re.MULTILINE)]
-    known = {spelling: key for key in keys for spelling in (key, key.removesuffix(".name"), key.partition(".")[2])}
-    for word in words:
-        check_known("setting", split_assignment(word)[0], known)
+    found, meanings = [], meanings_of(keys)
+    for spelling, value in map(split_assignment, words):
+        check_known("setting", spelling, meanings)
+        key, *others = meanings[spelling]
+        found.append(f"{spelling if others else key}={value}")
+    return found

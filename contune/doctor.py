@@ -26,17 +26,10 @@ FAR_LR = 6.0
 """As a factor. The paper's own rates (appendix B.2) differ from that ratio by up to 5.6: 0.009 at 64 embeddings."""
 FEW_IMAGES = 0.5
 """Mean number of other images of its class that an anchor meets. At this value, six of ten anchors meet none."""
-GOOD_R = 54.0
-"""That of the best constant k1 on CIFAR-100 (4000) and on digits (500); `contune tune --how advise` tries it."""
 LARGE_R = 100.0
 """See `about_k1`: up to this r even a run of a few epochs learns."""
 R_PER_STEP = 0.5
-"""Top-1 of `contune train digits method.k1=...` by r, in its 280 steps, and in brackets in twice as many:
-
-with labels          k1 = 0: 98.7 %    500, r = 53: 99.2     1000, r = 106: 98.7    2000, r = 213: 96.7 (99.7)
-                                                                                    5000, r = 531: 88.8 (96.0)
-supervised=false     k1 = 0: 94.7 %   5000, r = 39: 96.1    20000, r = 157: 95.0   60000, r = 472: 89.7
-"""
+"""Of results/fig-k1-digits, 280 steps each, k1 = 500 (r = 53) scores like SupCon, and k1 = 2000 (r = 213) far less."""
 MIN_TRIAL, MAX_TRIAL = 16, 256
 """Images to time: a few small ones take nearly as long as many on a GPU, and a few large ones are enough."""
 CPU_TRIAL_BYTES = 2**27
@@ -157,12 +150,6 @@ def denominator_of_equals(config: Config, positives: float) -> float:
     return round(loss_1.exp().item(), 6)
 
 
-def k1_at(r: float, config: Config, labels_N: Tensor | None) -> float:
-    """The constant k1 whose term is r times the other terms of an untrained network's denominator; see `about_k1`."""
-    positives = expected_positives(config, labels_N)
-    return r * denominator_of_equals(config, positives) / positives
-
-
 def about_k1(setup: Setup) -> Iterator[Finding]:
     """Whether the run has enough steps to undo what a large k1 does first: draw all embeddings together.
 
@@ -179,12 +166,12 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
         return
     positives = expected_positives(config, setup.dataset.train.labels)
     others = config.optim.batch_images * config.augment.views - 1
-    largest = k1_at(max(LARGE_R, R_PER_STEP * steps), config, setup.dataset.train.labels)
+    largest = max(LARGE_R, R_PER_STEP * steps) * denominator_of_equals(config, positives) / positives
     if settings.k1 <= largest:
         yield fine(f"method.k1={settings.k1:g} is not too large for {plural(steps, 'step')}")
     else:
         unit = 10.0 ** math.floor(math.log10(largest))
-        fix = f"set method.k1={math.floor(largest / unit) * unit:g} or less, or use contune tune --how advise"
+        fix = f"set method.k1={math.floor(largest / unit) * unit:g} or less, or method.k1=auto method.k2=auto"
         about = f"{plural(steps, 'step')} where {100 * positives / others:.2g} % of a batch are positives of an anchor"
         yield advice(f"method.k1={settings.k1:g} is large for {about}: the loss may hardly fall; {fix}")
 
@@ -194,7 +181,8 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     config = setup.config
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
-    if setup.spec.encoder.startswith("resnet") and not setup.weights:
+    is_plain = setup.spec.encoder.startswith("resnet") and type(getattr(method.encoder, "conv1", None)) is nn.Conv2d
+    if is_plain and not setup.weights:
         own, other = ("cifar", "imagenet") if has_small_stem(method.encoder) else ("imagenet", "cifar")
         changed = replace(setup.spec, stem=other).build().to(setup.device)
         ratio = _seconds_per_view(setup, changed, MIN_TRIAL) / _seconds_per_view(setup, method.encoder, MIN_TRIAL)
@@ -217,7 +205,7 @@ def _activation_bytes(setup: Setup, method: Method) -> int:
     """Outputs of all layers for one image: what the backward pass keeps."""
     sizes: list[int] = []
     spec, layers = setup.spec, [module for module in method.encoder.modules() if not list(module.children())]
-    hooks = [layer.register_forward_hook(lambda layer, x, y: sizes.append(y.nbytes)) for layer in layers]
+    hooks = [layer.register_forward_hook(lambda layer, x, y: sizes.append(getattr(y, "nbytes", 0))) for layer in layers]
     with torch.no_grad(), setup.autocast():
         method.encoder.eval()(torch.zeros(1, spec.channels, spec.image_size, spec.image_size, device=setup.device))
     for hook in hooks:

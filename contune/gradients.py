@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice
-from math import exp
+from math import exp, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +213,7 @@ def headline(found: dict[str, Any]) -> str:
     changes = []
     for sign in SIGNS:
         tcl, supcon = (found[loss][f"hard_{sign}_gradient"] for loss in ("tcl", "supcon"))
-        percent = round(100 * (tcl / supcon - 1)) if supcon else 0
+        percent = round(100 * (tcl / supcon - 1)) if supcon and isfinite(tcl / supcon) else 0
         changes.append(f"{abs(percent)} % {'less than' if percent < 0 else 'more than'}" if percent else "as much as")
     k1, k2 = (found["tcl"][name] for name in ("k1", "k2"))
     return (

@@ -27,9 +27,9 @@ def local(source: str | Path) -> Path:
     """
     if not str(source).startswith(PREFIX):
         path, place = expanded(source), expanded(os.environ.get("CONTUNE_MODELS", "models"))
-        listed = place / LIST
-        for model in json.loads(listed.read_text("utf-8")) if listed.exists() and not path.exists() else ():
-            file: Path = place / str(source) / model["file"]
+        listed, folder = place / LIST, place / str(source)
+        for model in json.loads(listed.read_text("utf-8")) if folder.is_dir() and not path.exists() else ():
+            file: Path = folder / model["file"]
             if model["name"] == str(source) and file.exists():
                 with safe_open(file, framework="pt") as opened:  # whoever loads the weights compares them with this
                     if opened.metadata().get("sha256") != model["sha256"]:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from contune.config import Config
 from contune.errors import UserError
-from contune.files import check_new_folder, folder_lock, write_atomic
+from contune.files import check_new_folder, write_atomic
 from contune.models.saved import ENCODER_FILE
 
 _SEED_FOLDER = re.compile(r"(.+-)?seed(\d+)")
@@ -39,13 +37,6 @@ class RunFolder:
                 f"{self.path} holds a run with another {', '.join(different)}; "
                 f"choose another folder with --out, or remove this one{more}"
             )
-
-    @contextmanager
-    def opened(self, config: Config) -> Iterator[None]:
-        """Create the folder, lock it against other processes, and save the config in it."""
-        with folder_lock(self.path):
-            config.save(self.config_file)
-            yield
 
     def config(self) -> Config:
         if not self.config_file.exists():

@@ -115,7 +115,7 @@ def as_text(value: object) -> str:
         return "; ".join(map(as_text, value))
     if value is None or isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def _kind(annotation: Any, rule: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 search: Optuna proposes values of k1 and k2, or of r.
 paper: the procedure of the paper's section 4.4.
-advise: the rule of `contune doctor`, without a search.
 
 Automatic k1 and k2, the recipe's own values and the paper's defaults are always tried. Of values that the validation
 split cannot tell apart, the simplest are chosen. The test split is never used.
@@ -13,18 +12,15 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from torch import Tensor
 
 from contune.config import Config
 from contune.console import plural, say
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
-from contune.doctor import GOOD_R, k1_at
 from contune.errors import UserError, check_known
 from contune.files import check_new_folder, write_atomic
 from contune.methods.tcl import TCL
@@ -36,7 +32,7 @@ from contune.training.many import MOST_ON_A_GPU, Job, run_many
 from contune.training.session import train
 from contune.training.setup import open_dataset
 
-WAYS = ("search", "paper", "advise")
+WAYS = ("search", "paper")
 SUMMARY = "tune.json"
 """The file in the folder of a tuning; its trials are run folders in trials/, each with its own settings."""
 COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
@@ -71,7 +67,7 @@ class Trial:
 
     values: Values
     why: str = ""
-    """What else these values are: the recipe's own, automatic, the paper's default, SupCon, advised."""
+    """What else these values are: the recipe's own, automatic, the paper's default, SupCon."""
     linear_top1: float | None = None
     """Top-1 % of the fast linear probe on the validation split; None if the run did not finish."""
     knn_top1: float | None = None
@@ -143,7 +139,7 @@ class Runner:
     folder: Path
     parallel: int
     known: Mapping[str, Values]
-    """Values with a name: the recipe's own, automatic, the paper's default, SupCon, advised."""
+    """Values with a name: the recipe's own, automatic, the paper's default, SupCon."""
     until: float = inf
     """The time.monotonic() after which no trial is started, except for the first."""
     trials: dict[Values, Trial] = field(default_factory=dict)
@@ -212,17 +208,6 @@ def paper_procedure(runner: Runner, *, supervised: bool) -> None:
             top = trials[higher]
 
 
-# --how advise
-
-
-def advised(runner: Runner, labels_N: Tensor | None) -> None:
-    """The constant k1 of doctor's rule next to the defaults and SupCon."""
-    plain = deepcopy(runner.config).override(SUPCON_VALUES.overrides)
-    advice = Values(float(f"{k1_at(GOOD_R, plain, labels_N):.2g}"), 1.0)
-    runner = replace(runner, known={"advised": advice, **runner.known})
-    runner.run([SUPCON_VALUES, advice, *runner.defaults])
-
-
 # --how search
 
 Ranges = Mapping[str, tuple[float, ...]]
@@ -254,7 +239,10 @@ def search(runner: Runner, ranges: Ranges, num_trials: int, seed: int) -> None:
         name: optuna.distributions.FloatDistribution(low, high, log=name != "k2")
         for name, (low, high) in ranges.items()
     }
-    runner.run(runner.defaults[:num_trials])
+    defaults = runner.defaults[:num_trials]
+    for start in range(0, len(defaults), runner.parallel):
+        if start == 0 or not runner.is_over:
+            runner.run(defaults[start : start + runner.parallel])
     for trial in runner.trials.values():  # TPE learns from those within the ranges
         params = {name: getattr(trial.values, name) for name in ranges}
         fits = (isinstance(params[name], float) and low <= params[name] <= high for name, (low, high) in ranges.items())
@@ -353,8 +341,6 @@ def tune(
     runner = Runner(config=short, folder=folder, parallel=parallel, known=known, until=until)
     if how == "paper":
         paper_procedure(runner, supervised=settings.supervised)
-    elif how == "advise":
-        advised(runner, dataset.train.labels)
     else:
         search(runner, ranges, num_trials, short.run.seed)
     trials = list(runner.trials.values())

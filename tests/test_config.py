@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from contune.config import MACHINE_SETTINGS, Config
+from contune.config import MACHINE_SETTINGS, Config, spelled_out
 from contune.errors import UserError
 from contune.recipes import RECIPES
+from contune.settings import as_text
 
 
 def test_every_recipe_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -36,6 +37,16 @@ def test_overrides_of_every_type(assignment: str, value: object) -> None:
     found = config.to_dict()[section][name]
     assert found == value
     assert type(found) is type(value)
+
+
+def test_the_command_line_writes_keys_in_full() -> None:
+    assert spelled_out(["seed=5", "method=supcon", "views=3"]) == [
+        "run.seed=5",
+        "method.name=supcon",
+        "augment.views=3",
+    ]
+    assert spelled_out(["momentum=0.5"]) == ["momentum=0.5"], "some methods have one too"
+    assert as_text(1234.5678) == "1234.5678"
 
 
 def test_one_policy_replaces_those_of_each_view() -> None:

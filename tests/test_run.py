@@ -13,7 +13,7 @@ from contune import device
 from contune.config import Config
 from contune.device import autocast_dtype, choose_device
 from contune.errors import UserError
-from contune.files import atomic_file, check_like, check_new_folder, check_out, write_atomic
+from contune.files import atomic_file, check_like, check_new_folder, check_out, folder_lock, write_atomic
 from contune.run import RunFolder
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -29,13 +29,14 @@ def test_published_results_are_complete() -> None:
 def test_a_folder_is_for_one_run_and_one_process(tmp_path: Path) -> None:
     folder, config = RunFolder(tmp_path / "run"), Config()
     folder.check(config)
-    with folder.opened(config):
+    with folder_lock(folder.path):
+        config.save(folder.config_file)
         folder.check(Config().override(["run.log_every=3"]))
         with pytest.raises(UserError, match="another optim"):
             folder.check(Config().override(["optim.lr=0.3"]))
-        with pytest.raises(UserError, match="another process"), folder.opened(config):
+        with pytest.raises(UserError, match="another process"), folder_lock(folder.path):
             pass
-    with folder.opened(config):
+    with folder_lock(folder.path):
         assert folder.config() == config
 
 

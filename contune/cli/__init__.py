@@ -13,7 +13,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option, Typer
 
-from contune.config import Config
+from contune.config import Config, spelled_out
 from contune.console import emit, printable
 from contune.errors import UserError
 from contune.settings import parse
@@ -28,12 +28,10 @@ app = Typer(
 )
 
 
-def _spelled(words: list[str] | None) -> list[str] | None:
-    """The first word may be a recipe."""
-    from contune.config import check_spelling
-
-    check_spelling(word for place, word in enumerate(words or []) if place or "=" in word)
-    return words
+def _in_full(words: list[str] | None) -> list[str] | None:
+    """With full keys. The first word may be a recipe."""
+    first = [word for word in (words or [])[:1] if "=" not in word]
+    return words and [*first, *spelled_out(words[len(first) :])]
 
 
 Arguments = Annotated[
@@ -42,12 +40,12 @@ Arguments = Annotated[
         metavar="[RECIPE] [KEY=VALUE]...",
         help="A recipe (list them with `contune recipes`) and settings to change (`contune settings`).",
         show_default="digits",
-        callback=_spelled,
+        callback=_in_full,
     ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_spelled),
+    Argument(metavar="[KEY=VALUE]...", help="Settings to change.", show_default=False, callback=_in_full),
 ]
 Run = Annotated[Path, Argument(metavar="RUN", help="A run folder.", show_default=False)]
 Seeds = Annotated[

@@ -142,7 +142,7 @@ def tune(
     arguments: Arguments = None,
     how: Annotated[
         str,
-        Option(help="`search`: with Optuna; `paper`: the paper's procedure; `advise`: the rule of `contune doctor`."),
+        Option(help="`search`: with Optuna; `paper`: the paper's procedure."),
     ] = "search",
     trials: Annotated[int | None, Option(min=1, help="Total number of trials of a search.", show_default="16")] = None,
     epochs: Annotated[int | None, Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
@@ -218,6 +218,7 @@ def experiment(
 
     `contune experiment ssl-digits --seeds 3`
     """
+    from contune.config import spelled_out
     from contune.experiments import EXPERIMENTS, run_experiment, verdicts
     from contune.experiments.plan import read_results
 
@@ -235,7 +236,7 @@ def experiment(
     refuse_torchrun("contune experiment")
     folder, table, outcomes = run_experiment(
         words[0],
-        words[1:],
+        spelled_out(words[1:]),
         seeds=parse_seeds(seeds) if seeds is not None else None,
         out=out,
         source=source,

@@ -292,7 +292,8 @@ def torchvision_splits(name: str, root: str | None, label_column: str | None) ->
     reader, folder, size, mean, std = TORCHVISION[name]
     traits = Traits(image_size=size, channels=len(mean), mean=mean, std=std)
     places = search_places(root)
-    for place in [*places, *(place.absolute().parent for place in places)]:
+    above = [folder for place in places for folder in place.absolute().parents[:2]]
+    for place in [*places, *above]:
         if (place / folder).is_dir():
             return replace(_read_torchvision(name, reader, place), traits=traits)
     for path in [*(place / name for place in places), *([] if root is None else places)]:
@@ -344,6 +345,8 @@ def imagenet100_splits(root: str | None, classes: str | None) -> Splits:
     sets: list[ImageSet] = []
     for part in ("train", "val"):
         files = [visible_files(folder / part / wnid) for wnid in class_names]
+        if not all(files):
+            raise UserError(f"{folder / part / class_names[files.index([])]} has no images; fetch them again")
         paths, labels = list(chain(*files)), torch.arange(100).repeat_interleave(torch.tensor(list(map(len, files))))
         sets.append(ImageSet(images=paths, labels=labels, names=paths))
     traits = Traits(image_size=224, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)

@@ -122,6 +122,7 @@ def decode_pieces(
 
     channels: 0 for its own. ranges: of an array; None for its own.
     """
+    source = source() if callable(source) else source  # errors of the user's own function keep their type
     with _naming(name):
         picture = open_picture(source, channels)
         if isinstance(picture, np.ndarray):
@@ -168,6 +169,7 @@ def peek(source: Encoded, name: str, channels: int = 0, *, full_range: bool = Fa
 
     full_range: instead of an array's own ranges, those of its type; 0 to 1 for floats.
     """
+    source = source() if callable(source) else source  # errors of the user's own function keep their type
     with _naming(name):
         picture = open_picture(source, channels)
         if isinstance(picture, np.ndarray):
@@ -186,13 +188,11 @@ def peek(source: Encoded, name: str, channels: int = 0, *, full_range: bool = Fa
             return Header(image.width, image.height, image.format or "", _own_channels(image), bits)
 
 
-def open_picture(source: Encoded, channels: int = 0) -> Image.Image | np.ndarray:
+def open_picture(source: Stored, channels: int = 0) -> Image.Image | np.ndarray:
     """Read the header. Refuses pictures that would take too much memory to decode.
 
     Returns values (H, W, C) for pictures that Pillow has no mode for, and for a number of channels other than 1 and 3.
     """
-    if callable(source):
-        source = source()
     if isinstance(source, np.ndarray):
         return _as_picture(source, any_order=True)
     if isinstance(source, Image.Image):
@@ -218,7 +218,14 @@ def open_picture(source: Encoded, channels: int = 0) -> Image.Image | np.ndarray
             return _as_picture(_read_tiff(content))
     is_wide_pgm = image.format == "PPM" and image.mode == "I"
     if channels not in (0, *_MODES) or (image.mode in ("I", "F") and not is_wide_pgm):
-        return _as_picture(np.asarray(image))
+        return _as_picture(np.asarray(_upright(image)))
+    return image
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()
+    with suppress(*_UNREADABLE_EXIF):
+        return ImageOps.exif_transpose(image)
     return image
 
 
@@ -362,9 +369,7 @@ def _load(image: Image.Image, channels: int, bits: int, reduced_by: int = 1) -> 
     if reduced_by > 1:
         image.draft(None, (max(1, image.width // reduced_by), max(1, image.height // reduced_by)))
     is_wide_pgm = image.format == "PPM" and image.mode == "I"  # Pillow scales it to 0..65535
-    image.load()
-    with suppress(*_UNREADABLE_EXIF):
-        image = ImageOps.exif_transpose(image)
+    image = _upright(image)
     if image.mode.startswith("I;16") or is_wide_pgm:
         shift = 8 if is_wide_pgm else bits - 8
         image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
@@ -383,8 +388,6 @@ def _naming(name: str) -> Iterator[None]:
             yield
     except BrokenImageError as error:
         raise BrokenImageError(error.reason, error.fix, name) from error
-    except UserError:  # of a function that returns the picture
-        raise
     except ImportError as error:
         fix = "run pip install -e '.[tiff,dicom]' in the clone"
         raise BrokenImageError(f"needs {error.name}", fix, name) from error

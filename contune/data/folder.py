@@ -125,7 +125,7 @@ def visible_folders(folder: Path) -> list[Path]:
 def split_folders(folder: Path) -> dict[str, Path]:
     """The folders that are splits; empty if the top folders are classes."""
     tops = visible_folders(folder)
-    parts = {SPLIT_OF[path.name.lower()]: path for path in tops if path.name.lower() in SPLIT_OF}
+    parts = {SPLIT_OF[path.name.lower()]: path for path in reversed(tops) if path.name.lower() in SPLIT_OF}
     return parts if len(parts) == len(tops) or ("train" in parts and len(parts) > 1) else {}
 
 

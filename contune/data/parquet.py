@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,8 @@ def parquet_splits(path: Path, label_column: str | None = None) -> Splits:
     by_split = _by_split(find_shards(path), path)
     schema = read_schema(by_split["train"][0])
     label = label_of(schema, label_column, str(path))
+    if len({names_in_metadata(read_schema(shard), label) for shard in chain(*by_split.values())} - {None}) > 1:
+        raise UserError(f"the files of {str(path)!r} name the classes of {label!r} differently; write them again")
     read = {split: read_shards(shards, label) for split, shards in by_split.items()}
     return labeled(read, names_in_metadata(schema, label), f"column {label!r} of {path}")
 

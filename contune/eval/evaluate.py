@@ -187,7 +187,7 @@ def score(
     any of an image's labels, `map` is the mean average precision, and `per_class` has that of each class with images.
     Otherwise `balanced` is the mean of `per_class`. train_counts: training images of each class, for `SHOTS`.
     """
-    labels_N = labels_N.to(scores_NK.device)
+    scores_NK, labels_N = scores_NK.detach().cpu(), labels_N.cpu()
     num_classes, is_matrix = scores_NK.shape[1], labels_N.dim() == 2
     top_N5 = scores_NK.topk(min(5, num_classes), dim=1).indices
     hits_N5 = labels_N.gather(1, top_N5) > 0 if is_matrix else top_N5 == labels_N[:, None]
@@ -195,8 +195,8 @@ def score(
         from sklearn.metrics import average_precision_score
 
         present = (labels_N > 0).any(dim=0).nonzero()[:, 0]
-        truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.detach().float()[:, present]
-        precisions = 100 * average_precision_score(truth_NP.cpu().numpy(), scores_NP.cpu().numpy(), average=None)
+        truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.float()[:, present]
+        precisions = 100 * average_precision_score(truth_NP.numpy(), scores_NP.numpy(), average=None)
         by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
         more = {measures.MAP: sum(by_class.values()) / max(1, len(by_class))}
     else:

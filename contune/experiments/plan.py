@@ -113,7 +113,8 @@ class Experiment:
     def changed(self, changes: Sequence[str]) -> "Experiment":
         """With the user's settings for all rows. The paper's numbers, which are for the original ones, are left out."""
         overrides, notes = (*self.overrides, *changes), list(self.notes)
-        computed = sorted(text for text in changes if _key(text) not in (*MACHINE_SETTINGS, *PLACES))
+        norms = [f"run.engine={name}" for name in TORCHS_NORM]
+        computed = sorted(text for text in changes if text in norms or _key(text) not in (*MACHINE_SETTINGS, *PLACES))
         rows = [
             replace(row, reported={who: top1 for who, top1 in row.reported.items() if who != PAPER or not computed})
             for row in self.rows

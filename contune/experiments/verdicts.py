@@ -172,7 +172,9 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
 
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
-    first, second = gaps_of(rows)
+    if not (gaps := gaps_of(rows)):
+        return OPEN, f"{_measure(rows)} {INCOMPARABLE}", rows
+    first, second = gaps
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
     return judge(total), f"{_difference(claim, rows)}: {_measure(rows)} {total.signed} points", rows
@@ -345,8 +347,8 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly reproduced, {not_} not "
-        f"reproduced and {open_} open. Of the {num}, {single} rest on one seed, and {elsewhere} on settings that differ "
-        f"from the paper's. For {missing[0]} of the {open_}, runs are missing.",
+        f"reproduced and {open_} open. Of the {num}, {single} rest on one seed, and {elsewhere} on settings that "
+        f"differ from the paper's. For {missing[0]} of the {open_}, runs are missing.",
         f"Of {len(ours)} claims of our own, {hold} hold, {in_part} in part; {fail} do not hold, and {undecided} are "
         f"open. For {missing[1]} of the {undecided}, runs are missing.",
     )

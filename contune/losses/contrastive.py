@@ -216,6 +216,8 @@ def triplet_loss(
         # Not through a matrix product: near-duplicates would lose their distance to rounding.
         distance_NN = torch.cdist(z_ND, z_ND, compute_mode="donot_use_mm_for_euclid_dist")
         usable_N = positive_NN.any(dim=1) & negative_NN.any(dim=1)
+        if not len(z):
+            return dispatch.reduce_anchors(distance_NN.sum(dim=1), usable_N, reduction, dispatch.POSITIVE_AND_NEGATIVE)
         farthest_N = distance_NN.masked_fill(~positive_NN, 0.0).amax(dim=1)
         nearest_N = distance_NN.masked_fill(~negative_NN, torch.finfo(z_ND.dtype).max).amin(dim=1)
         loss_N = torch.where(usable_N, F.relu(margin + farthest_N - nearest_N), 0.0)

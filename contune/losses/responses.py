@@ -113,7 +113,7 @@ def batch_block(
 ) -> PairBlock:
     """Each n-th embedding against all, with n = `every`; None gives about BLOCK_PAIRS pairs."""
     z, labels, positives, *_ = check_pairs(z, labels, positives)
-    z_ND, _ = normalized(z.detach(), normalize)
+    z_ND, _ = normalized(z.detach().clone() if z.is_inference() else z.detach(), normalize)
     rows = slice(None, None, every or anchor_step(len(z), len(z)))
     own_R = torch.arange(len(z), device=z.device)[rows]
     with torch.autocast(z.device.type, enabled=False):
@@ -121,6 +121,7 @@ def batch_block(
         return pair_block(z_ND[rows], z_ND, weights_RC, own_R)
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def coefficients(
     z: Tensor,
@@ -153,6 +154,7 @@ def coefficients(
     return block.coefficients(supcon_in if variant == "in" else tcl_settings(temperature, k1, k2, r))
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def responses(
     z: Tensor,

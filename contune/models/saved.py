@@ -93,6 +93,8 @@ class ImageEncoder(nn.Module):
         return x_NCHW if weight is None else x_NCHW.to(weight.dtype)
 
     def forward(self, images_NCHW: Tensor) -> Tensor:
+        if images_NCHW.dim() != 4 or images_NCHW.shape[1] != self.spec.channels:
+            raise UserError(f"images must be (N, {self.spec.channels}, H, W), got {tuple(images_NCHW.shape)}")
         x_NCHW = self.prepare(images_NCHW) if images_NCHW.dtype == torch.uint8 else images_NCHW
         features_ND: Tensor = self.backbone(x_NCHW)
         return features_ND
@@ -168,6 +170,7 @@ def _state_dict(file: Path, encoder: str) -> ImageEncoder:
     """Of `encoder` in timm, with or without its classifier, as other programs save it."""
     try:
         found = device.timm.models.load_state_dict(file, weights_only=True)
+        found = found.get("model_state_dict", found)
     except (*_DAMAGED, AttributeError, RuntimeError, EOFError, UnpicklingError):
         raise UserError(f"{file} holds no state dict. Write one with torch.save(model.state_dict(), FILE).") from None
     model = build_encoder(encoder, image_size=224, stem="imagenet")

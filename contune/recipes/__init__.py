@@ -75,14 +75,12 @@ def images_ssl() -> Config:
 
 def cifar100_best() -> Config:
     """CIFAR-100, TCL auto with CutMix, ResNet-18, 250 epochs in all: a recipe for accuracy, not the paper's."""
-    settings = ("model.encoder=resnet18", "augment.mix=cutmix", *AUTO)
-    return paper.recipe("cifar100", "tcl", 250).override(settings)
+    return paper.recipe("cifar100", "tcl", 250).override(["model.encoder=resnet18", "augment.mix=cutmix", *AUTO])
 
 
 def cifar100_lt() -> Config:
     """Long-tailed CIFAR-100, imbalance 100 (10,847 images): TCL auto, ResNet-18, 150 epochs in all."""
-    settings = ("model.encoder=resnet18", "data.imbalance=100", *AUTO)
-    return paper.recipe("cifar100", "tcl", 150).override(settings)
+    return paper.recipe("cifar100", "tcl", 150).override(["model.encoder=resnet18", "data.imbalance=100", *AUTO])
 
 
 RECIPES: dict[str, Recipe] = {

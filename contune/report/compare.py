@@ -81,7 +81,7 @@ class Group:
             a, b = one.score(column), two.score(column)
             if a is None or b is None or one.config.run.seed != two.config.run.seed:
                 continue
-            same_images = (one.data, a["split"]) == (two.data, b["split"])
+            same_images = (one.data, a["split"], a.get("num_images")) == (two.data, b["split"], b.get("num_images"))
             if same_images and (a["protocol"] == b["protocol"] or "classifier" in (a["name"], b["name"])):
                 differences.append(a["top1"] - b["top1"])
         return Spread.of(differences) if differences else None

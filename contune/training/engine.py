@@ -131,12 +131,12 @@ def undoable(step: Step, changed: Iterable[Part]) -> Step:
     changed = list(changed)
 
     def run(images_BCHW: Tensor, labels_B: Tensor | None) -> dict[str, Tensor]:
-        before = {tensor.data_ptr(): tensor.clone() for tensor in changed_tensors(changed)}
+        before = {key: tensor.clone() for key, tensor in changed_tensors(changed)}
         outputs = step(images_BCHW, labels_B)
         is_bad = ~outputs[CHECKED].isfinite().all()
         fine = distributed.total(is_bad.float()) == 0  # in every process
-        for tensor in changed_tensors(changed):  # state that the step has created becomes zeros, as optimizers start
-            tensor.copy_(torch.where(fine, tensor, before.get(tensor.data_ptr(), 0.0)))
+        for key, tensor in changed_tensors(changed):  # state that the step created becomes zeros, as optimizers start
+            tensor.copy_(torch.where(fine, tensor, before.get(key, 0.0)))
         shown = {name: torch.where(fine, value.detach(), 0.0) for name, value in outputs.items()}
         return {**shown, TAKEN: fine.float(), CHECKED: outputs[CHECKED]}
 
@@ -149,10 +149,12 @@ def largest_gradient(module: nn.Module) -> Tensor:
     return torch.stack(torch._foreach_norm(gradients, float("inf"))).max()
 
 
-def changed_tensors(parts: Iterable[Part]) -> Iterator[Tensor]:
-    """Everything that a step may change: weights, running statistics, queues, momenta."""
+def changed_tensors(parts: Iterable[Part]) -> Iterator[tuple[object, Tensor]]:
+    """Everything that a step may change, with a key: weights, running statistics, queues, momenta."""
     for part in parts:
         if isinstance(part, nn.Module):
-            yield from (tensor.detach() for tensor in (*part.parameters(), *part.buffers()))
+            tensors = (*part.named_parameters(), *part.named_buffers())
+            yield from (((part, name), tensor.detach()) for name, tensor in tensors)
         else:
-            yield from (value for state in part.state.values() for value in state.values() if isinstance(value, Tensor))
+            own = ((parameter, name, value) for parameter, state in part.state.items() for name, value in state.items())
+            yield from (((parameter, name), value) for parameter, name, value in own if isinstance(value, Tensor))

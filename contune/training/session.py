@@ -26,7 +26,7 @@ from contune.errors import UserError
 from contune.eval.evaluate import Evaluation, evaluate
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
-from contune.files import atomic_file
+from contune.files import atomic_file, folder_lock
 from contune.methods.base import Method
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
@@ -86,7 +86,8 @@ def train(
         # Open the folder, and resume what is in it.
         distributed.barrier()
         if distributed.is_main():
-            opened.enter_context(folder.opened(config))
+            opened.enter_context(folder_lock(folder.path))
+            config.save(folder.config_file)
             folder.result_file.unlink(missing_ok=True)  # of fewer epochs
             if extends is not None and not (folder.path / CHECKPOINT).exists():
                 for name in (METRICS, CHECKPOINT):

@@ -234,14 +234,18 @@ class Trainer:
             self.watch.num_skipped = state["skipped"]
             self.watch.sums, self.watch.num_steps = state["meter"]["sums"], state["meter"].get("num_steps", 0)
             torch.set_rng_state(state["random"].cpu())
-            load_moments(self.optimizer, state["optimizer"])
-            self.method.load_state_dict(state["method"])
+            try:
+                self.method.load_state_dict(state["method"])
+                load_moments(self.optimizer, state["optimizer"])
+                if self.probe is not None:
+                    self.probe.classifier.load_state_dict(state["probe"]["classifier"])
+                    load_moments(self.probe.optimizer, state["probe"]["optimizer"])
+            except (RuntimeError, ValueError) as error:
+                fix = "restore the data, or remove the folder to start over"
+                raise UserError(f"the checkpoint in {self.folder.path} is one of other data; {fix}") from error
             self.best, self.best_weights = state["best"], state["best_weights"]
             if state["config"]["optim"]["epochs"] != self.optim.epochs:
                 self.best["num_worse"] = 0  # the patience starts over
-            if self.probe is not None:
-                self.probe.classifier.load_state_dict(state["probe"]["classifier"])
-                load_moments(self.probe.optimizer, state["probe"]["optimizer"])
         if len({*distributed.gather_objects(self.step)}) > 1:
             raise UserError(f"the processes found different checkpoints; {self.folder.path} must be on a shared disk")
         return self.step

@@ -6,7 +6,7 @@ from typing import Any
 
 from contune.experiments.plan import Outcome, PlanRow
 
-REAL = Path(__file__).parent.parent.parent / "results" / "digits-tcl-resnet-mini-seed0.json"
+REAL = Path(__file__).parent.parent.parent / "results" / "losses-digits" / "tcl-k1-500-seed0.json"
 PIXELS_LINEAR, PIXELS_KNN = 93.99, 94.99
 
 

@@ -63,6 +63,9 @@ def test_a_measure_with_two_protocols_is_not_compared() -> None:
     verdict, number, _ = TESTS["above"](claim(columns=(KNN,)), [tcl, supcon])
     assert (verdict, "protocol" in number) == (OPEN, True)
     assert TESTS["above"](claim(columns=("top1", KNN)), [tcl, supcon])[0] == REPRODUCED
+    (score, *_), other = result["measures"], Outcome(supcon.row, tcl.results)
+    strange = Outcome(tcl.row, (result | {"measures": [score | {"protocol": "another"}]},))
+    assert TESTS["larger_gain"](claim(), [strange, supcon, other, supcon])[0] == OPEN
 
 
 def test_several_settings_have_to_agree() -> None:

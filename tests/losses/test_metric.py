@@ -74,6 +74,9 @@ def test_one_class_is_a_zero_with_zero_gradient_and_duplicates_are_finite(loss: 
     assert z.grad is not None
     assert (z.grad == 0).all()
 
+    with pytest.warns(UserWarning, match="positive"):
+        assert loss(z[:0], torch.zeros(0, dtype=torch.long)) == 0
+
     same = torch.ones(4, 3, requires_grad=True)
     loss(same, torch.tensor([0, 0, 1, 1])).backward()
     assert same.grad is not None

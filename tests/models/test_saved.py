@@ -65,6 +65,9 @@ def test_bytes_and_prepared_floats_agree(images_NCHW: torch.Tensor) -> None:
 def test_only_uint8_images_are_prepared() -> None:
     with pytest.raises(UserError, match="uint8"):
         trained().prepare(torch.zeros(4, 3, 16, 16))
+    for shape in ((3, 16, 16), (4, 16, 16, 3)):
+        with pytest.raises(UserError, match="N, 3, H, W"):
+            trained()(torch.zeros(shape))
 
 
 def test_files_without_an_encoder_raise(tmp_path: Path) -> None:

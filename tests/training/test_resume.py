@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from command_line import PLAIN, Outcome, branch_off, contune, last_line, read_json, read_lines, train
+from pictures import write_classes
 from safetensors.torch import load_file
 from small_heads import small_heads_as_text
 from torch import Tensor
@@ -211,6 +212,16 @@ def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path)
     foreign = contune("train", *settings, *PLAIN, "--out", stopped)
     assert foreign.code == 2
     assert "run.seed" in foreign.err
+
+
+def test_a_run_whose_data_have_changed_is_refused(tmp_path: Path) -> None:
+    photos = write_classes(tmp_path / "photos")
+    settings = ["images", f"data.path={photos}", "method.name=cross-entropy", "model.encoder=resnet-mini",
+                "data.image_size=12", "optim.batch_images=8", "optim.balance=none", "optim.epochs=2"]  # fmt: skip
+    assert train_until(2, tmp_path / "run", *settings).code == RESUME_CODE
+    shutil.copytree(photos / "class1", photos / "another")
+    changed = contune("train", *settings, *PLAIN, "--out", tmp_path / "run")
+    assert (changed.code, "other data" in changed.err) == (2, True)
 
 
 def test_signals_that_are_put_off() -> None:
