@@ -1,8 +1,5 @@
 """`contune tune`: k1 and k2 of TCL, or the r of its automatic ones, from short runs on a validation split.
 
-search: Optuna proposes values of k1 and k2, or of r.
-paper: the procedure of the paper's section 4.4.
-
 Automatic k1 and k2, the recipe's own values and the paper's defaults are always tried. Of values that the validation
 split cannot tell apart, the simplest are chosen. The test split is never used.
 """
@@ -22,7 +19,7 @@ from contune.console import plural, say
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.errors import UserError, check_known
-from contune.files import check_new_folder, write_atomic
+from contune.files import check_new_folder, folder_lock, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
 from contune.run import RunFolder
@@ -332,6 +329,8 @@ def tune(
             f"{plural(len(dataset.val), 'validation image')} cannot decide between settings, {NUM_VALIDATION} can; "
             "raise data.val_fraction, or use method.k1=auto method.k2=auto without tuning"
         )
+    with folder_lock(folder):
+        pass  # a folder that cannot be written fails here, not in every run
     if parallel is None:  # short runs are small: a thread for each does more than all threads for one
         on_gpu = choose_device(config.run.device).type == "cuda"
         parallel = MOST_ON_A_GPU if on_gpu else min(MOST_ON_A_GPU, available_cores())
