@@ -39,8 +39,8 @@ def main() -> None:
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
     left_out = (
-        "**Runs that we left out.** Eight TCL runs had PyTorch's batch norm, not contune's. Against SupCon: full probe "
-        f"{torchs_difference(results)} points (5 seeds). We left them out after seeing this. {VERDICTS}"
+        "**Runs that we left out.** Eight TCL runs used other engines, with PyTorch's batch norm. Against SupCon: full "
+        f"probe {torchs_difference(results)} points (5 seeds). We left them out after seeing this. {VERDICTS}"
     )
     blocks = {
         "numbers": why(BENCHMARKS),

@@ -27,7 +27,7 @@ from contune.report.statistics import FEW, Spread
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduced", "open"
 OURS = "our claim"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
-NOT_RUN, INCOMPARABLE = "runs are missing", "not compared, as runs had different protocols"
+NOT_RUN, INCOMPARABLE = "a setting never ran", "not compared, as runs had different protocols"
 LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
 NUM_IMAGES, OF_CIFAR = {"fmnist": 60_000, "imagenet100": 126_689, "digits": 898, "images": 8_144}, 50_000
 VIEWS_PER_SECOND, OF_OTHERS = {"resnet18": 70e3, "resnet34": 42e3, "resnet50": 28e3, "resnet101": 16e3}, 10e3
@@ -348,7 +348,7 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly reproduced, {not_} not "
         f"reproduced and {open_} open. Of the {num}, {single} rest on one seed, and {elsewhere} on settings that "
-        f"differ from the paper's. For {missing[0]} of the {open_}, runs are missing.",
+        f"differ from the paper's. For {missing[0]} of the {open_}, some setting never ran.",
         f"Of {len(ours)} claims of our own, {hold} hold, {in_part} in part; {fail} do not hold, and {undecided} are "
-        f"open. For {missing[1]} of the {undecided}, runs are missing.",
+        f"open. For {missing[1]} of the {undecided}, some setting never ran.",
     )

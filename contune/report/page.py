@@ -123,6 +123,8 @@ def write_report(
     settings, num_terms = config["method"], is_softmax * (num_views - 1.0)
     if settings.get("k1") == settings.get("k2") == "auto":  # so only TCL
         num_terms *= 1 + settings["r"]
+    elif settings.get("k2", 1.0) != 1.0 or settings.get("k1") == "auto":
+        num_terms = 0.0  # it depends on the number of positives
     figures = plots.curves([(metrics, style, ())], num_terms=num_terms)
     values: dict[str, Any] = {"majority": None, "classes": None}
     if images is not None and features_MD is not None:
