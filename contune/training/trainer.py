@@ -241,9 +241,7 @@ class Trainer:
                     self.probe.classifier.load_state_dict(state["probe"]["classifier"])
                     load_moments(self.probe.optimizer, state["probe"]["optimizer"])
             except (RuntimeError, ValueError) as error:
-                raise UserError(
-                    f"{self.folder.path} has a checkpoint of other data; restore them or remove it"
-                ) from error
+                raise UserError(f"{self.folder.path} was begun on other data; restore them or remove it") from error
             self.best, self.best_weights = state["best"], state["best_weights"]
             if state["config"]["optim"]["epochs"] != self.optim.epochs:
                 self.best["num_worse"] = 0  # the patience starts over
