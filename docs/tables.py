@@ -190,8 +190,8 @@ def why(benchmarks: Path) -> str:
         f"{papers['peak_bytes'] / 2**30:.0f} GiB; for {small['contune']['n']:,} embeddings, "
         f"{small[form]['ratio']:.1f} times as long.",
         f"**Little overhead.** One H200 trained a ResNet-18 on {round(train['views_per_second'], -2):,.0f} augmented "
-        f"views of 32×32 pixels per second, {100 * train['of_bound']:.0f} % of the speed of the network without "
-        "augmentation and loss. The redesign since then costs 3 to 6 %.",
+        f"views of 32×32 pixels per second. That is {100 * train['of_bound']:.0f} % of the speed without augmentation "
+        "and loss. The redesign since then costs 3 to 6 %.",
         f"**Fast augmentation.** On two CPU cores, AutoAugment of 32×32 images is {torchvision['ratio']:.1f} times as "
         "fast as torchvision (2 workers).",
         f"**Baselines included.** Besides TCL, {len(ROWS) - 1} self-supervised methods and {len(METHODS) - len(ROWS)} "
