@@ -55,7 +55,7 @@ def train_digits() -> None:
 
 
 def loss_and_gradient() -> None:
-    z_ND, labels_N = torch.randn(64, 16, requires_grad=True), torch.arange(64) % 8
+    z_ND, labels_N = torch.randn(600, 16, requires_grad=True), torch.arange(600) % 8  # more than `dense` computes
     contune.tcl_loss(z_ND, labels_N).backward()
 
 

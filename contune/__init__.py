@@ -39,9 +39,9 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `import contune` is fast."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'contune' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'contune' has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(_HOME[name]), name))
 
 
 def __dir__() -> list[str]:

@@ -99,8 +99,8 @@ def pair_loss(
 def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
     """The settings with numbers as floats. A temperature that requires a gradient stays a tensor."""
     words = {"backend": backend, "precision": settings.precision, "reduction": settings.reduction}
-    for name, value in words.items():
-        check_known(name, value, CHOICES[name])
+    for name in [name for name, value in words.items() if value not in CHOICES[name]]:
+        check_known(name, words[name], CHOICES[name])
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
     learnt = isinstance(temperature, Tensor) and temperature.requires_grad
