@@ -191,6 +191,8 @@ def map_in_workers(
     Tasks are read a few ahead of their results; a worker gets `at_once` of them at a time. With `workers=0` this
     process does the work. Without `stop`, a UserError takes the place of its result instead of being raised.
     """
+    if workers and len(get_temp_dir()) > 89:  # the path of a socket in it has at most 107, else results are lost
+        raise UserError(f"the path of the temporary folder {get_temp_dir()} is too long; set TMPDIR to a shorter one")
     # Forked workers start at once and share the images' memory.
     context = "fork" if workers and sys.platform == "linux" else None
     loader = DataLoader(
