@@ -103,7 +103,7 @@ def test_results_are_drawn_with_their_own_settings(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("folder", SAVED, ids=lambda folder: folder.name)
 def test_every_folder_of_results_is_that_of_its_experiment(folder: Path) -> None:
     about = read_json(folder / ABOUT)
-    outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(RESULTS))
+    outcomes = collect(find_experiment(about["experiment"], about["overrides"]), read_results(RESULTS))
     shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
     assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
 
