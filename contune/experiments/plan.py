@@ -344,7 +344,7 @@ def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, sour
     """Copies the results of the run folders in `source`, one file per run."""
     write_about(folder, experiment)
     found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
-    new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
+    new = {path.parent.name: each for path, each in found.items() if path.resolve().is_relative_to(source.resolve())}
     for name, result in new.items():
         text = json.dumps({key: value for key, value in result.items() if key != "file"}, indent=1)
         # A curve on one line.
