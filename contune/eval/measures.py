@@ -97,11 +97,13 @@ SEEN, UNSEEN = "seen", "unseen"
 """Names of those entries: classes of the training images, and classes held out by data.unseen_classes."""
 
 TOP1, LINEAR, FAST, CLASSIFIER, KNN, RECALL = "top1", "linear", "fast", "classifier", "knn", "recall@1"
+ONLINE = "online"
 PREFERENCES: dict[str, tuple[str, ...]] = {
     TOP1: ("classifier", "linear", "linear-fast"),
     LINEAR: ("linear", "linear-fast"),
     FAST: ("linear-fast",),
     CLASSIFIER: ("classifier",),
+    ONLINE: ("online",),
     KNN: ("knn",),
 }
 """What a column of a table shows: the first of these measures that a run has. `top1` is what a run is judged by: the

@@ -32,7 +32,7 @@ def run_experiment(
     save_to: Path | None = None,
     draw_only: bool = False,
 ) -> tuple[Path, Table, list[Outcome]]:
-    """Runs what has not finished yet, then draws. If it is stopped, it draws what there is. Repeat it to resume.
+    """Runs what has not finished yet, then draws. If it is stopped, it draws and saves what there is. Repeat to resume.
 
     Returns the folder with table.md, figure.png and figure.svg, and what they show.
     changes: KEY=VALUE for all runs. source: a folder whose results count as finished if their settings agree.
@@ -68,10 +68,10 @@ def run_experiment(
     table, figure = make_table(experiment, outcomes), make_figure(experiment, outcomes)
     write_atomic(folder / "table.md", f"# {experiment.title}\n\n{table.markdown()}")
     save_figure(figure, folder / "figure")
-    if stop is not None:
-        raise stop
     if save_to is not None:
         plan.save(experiment, outcomes, save_to, folder)
+    if stop is not None:
+        raise stop
     return folder, table, outcomes
 
 

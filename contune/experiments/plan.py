@@ -164,9 +164,9 @@ class Outcome:
         found = [(result["seed"], judged_by(result, column, prefix=prefix)) for result in results]
         return [score | {"seed": seed} for seed, score in found if score is not None]
 
-    def by_seed(self, column: str = TOP1) -> dict[int, float]:
-        """Top-1 % of each seed: the mean of its runs."""
-        scores = self.scores(column)
+    def by_seed(self, column: str = TOP1, protocol: str | None = None) -> dict[int, float]:
+        """Top-1 % of each seed: the mean of its runs, or of those with this protocol."""
+        scores = [score for score in self.scores(column) if protocol in (None, score["protocol"])]
         seeds = dict.fromkeys(score["seed"] for score in scores)
         return {seed: mean(score["top1"] for score in scores if score["seed"] == seed) for seed in seeds}
 
@@ -180,14 +180,18 @@ class Outcome:
         return Spread.of(values) if values else None
 
     def difference(self, other: "Outcome", column: str = TOP1) -> Spread | None:
-        """This row minus the other; None if one of them has no run, or the same measure had several protocols.
+        """This row minus the other; None if one of them has no run, or if they do not share a protocol.
 
-        Paired if both have the same seeds. Otherwise with Welch's interval.
+        If a measure had several protocols, the runs with one of them count, if these are of every seed. Paired if both
+        have the same seeds. Otherwise with Welch's interval.
         """
         scores = [*self.scores(column), *other.scores(column)]
-        if len({score["name"] for score in scores}) == 1 < len({score["protocol"] for score in scores}):
-            return None
         mine, theirs = self.by_seed(column), other.by_seed(column)
+        protocols = dict.fromkeys(score["protocol"] for score in scores)
+        if len({score["name"] for score in scores}) == 1 < len(protocols):
+            pairs = [(self.by_seed(column, each), other.by_seed(column, each)) for each in protocols]
+            complete = [(a, b) for a, b in pairs if (a.keys(), b.keys()) == (mine.keys(), theirs.keys())]
+            mine, theirs = complete[-1] if complete else ({}, {})
         if not mine or not theirs:
             return None
         if mine.keys() == theirs.keys():
@@ -340,7 +344,7 @@ def save(experiment: Experiment, outcomes: Sequence[Outcome], folder: Path, sour
     """Copies the results of the run folders in `source`, one file per run."""
     write_about(folder, experiment)
     found = {Path(result["file"]): result for outcome in outcomes for result in outcome.results}
-    new = {path.parent.name: result for path, result in found.items() if path.is_relative_to(source)}
+    new = {path.parent.name: each for path, each in found.items() if path.resolve().is_relative_to(source.resolve())}
     for name, result in new.items():
         text = json.dumps({key: value for key, value in result.items() if key != "file"}, indent=1)
         # A curve on one line.

@@ -12,6 +12,7 @@ from contune.eval.measures import (
     KNN,
     LINEAR,
     MEASURES,
+    ONLINE,
     PIXELS,
     RECALL,
     RETRIEVAL,
@@ -20,16 +21,11 @@ from contune.eval.measures import (
     judged_by,
 )
 from contune.experiments.plan import PAPER, SUPCON, Experiment, Outcome, protocols_differ
-from contune.report.page import duration
 from contune.report.statistics import FEW
 
 NOTHING = "–"
 FACTS_OF_ROWS, FACTS_OF_RUNS = ("encoder", "epochs"), ("hardware", "git_revision")
 """Entries of result.json that a table's notes name."""
-SHARED = ("shared the GPU", "shared this machine")
-"""In the note of a run whose time says nothing."""
-MOST_NAMED = 3
-"""Exceptional rows that a note names."""
 GRADIENTS = {"positive_gradient": "gradient from positives", "negative_gradient": "gradient from negatives"}
 DIFFERENCES = (
     "Differences in tables of accuracies need three seeds of both methods. If both have the same seeds, they are "
@@ -40,8 +36,6 @@ RESPONSES = (
     f"(lemmas 1 and 2). 100 % is {SUPCON}'s coefficient for the same embeddings. The last column has the share of "
     f"positives with a larger coefficient than {SUPCON}'s, as theorem 1 claims."
 )
-
-
 SHOTS = "many, medium, few: top-1 of classes with over 100, 20 to 100 and below 20 training images."
 
 Filled = tuple[dict[str, list[str]], list[str]]
@@ -78,11 +72,9 @@ def methods_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Filled
     methods = [each for each in outcomes if not each.row.is_baseline]
     rows = sorted(outcomes, key=lambda each: each.row.is_baseline)
     cells = {"method": [f"{each.row.title} ({each.remark()})".removesuffix(" ()") for each in rows]}
-    for column in (LINEAR, KNN):
+    for column in (LINEAR, KNN, ONLINE):
         accuracies = [_accuracy(each, [] if each.row.is_baseline else methods, column) for each in rows]
         cells[_title(outcomes, column)] = accuracies
-    online = [[result.get("last_logged", {}).get("online_top1") for result in each.trained] for each in rows]
-    cells["online probe, top-1 %"] = [f"{100 * mean(x):.2f}" if x and None not in x else NOTHING for x in online]
     for source in dict.fromkeys(source for each in outcomes for source in each.row.reported):
         cells[f"{source}, top-1 %"] = [str(each.row.reported.get(source, NOTHING)) for each in rows]
     return {title: texts for title, texts in cells.items() if {*texts} != {NOTHING}}, _notes(outcomes, (LINEAR, KNN))
@@ -237,7 +229,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
 
 
 def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
-    """What holds for most rows, the exceptions, and the times of runs that had the device alone."""
+    """What holds for most rows, and the exceptions."""
     rows_with: dict[str, dict[str, dict[str, None]]] = {}
     trained = [(each.row.title, result) for each in outcomes for result in each.trained]
     for row, result in trained:
@@ -250,25 +242,16 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     for title, values in rows_with.items():
         (most, _), *others = sorted(values.items(), key=lambda item: -len(item[1]))
         texts = [f"{value} for {' and '.join(rows)}" for value, rows in others]
-        if sum(len(rows) for _, rows in others) > MOST_NAMED:
+        if sum(len(rows) for _, rows in others) > 3:  # too many to name
             texts = [f"{', '.join(value for value, _ in others)} for other rows"]
         notes.append(f"{title}: {most}{''.join(f' ({text})' for text in texts)}.")
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
         notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []
-    times = []
     for row, result in trained:
         note = result.get("note", "")
-        file = Path(result["file"]).stem
-        notes += [f"{row}, {file}: {part}." for part in note.split("; ") if part.startswith("changed")]
-        times += [] if any(text in note for text in SHARED) else [result["seconds"]]
+        parts = [part for part in note.split("; ") if part.startswith("changed")]
+        notes += [f"{row}, {Path(result['file']).stem}: {part}." for part in parts]
     if {result.get("note", "") for _, result in trained} == {note}:  # of all runs
-        notes += [f"{part}." for part in note.split("; ") if part and not any(text in part for text in SHARED)]
-    if len(times) < len(trained):
-        notes.append(
-            f"{len(trained) - len(times)} of {len(trained)} runs shared the device, so their times say little."
-        )
-    if times:
-        ends = dict.fromkeys(map(duration, (min(times), max(times))))
-        notes.append(f"Training time{' of the others' * (len(times) < len(trained))}: {' to '.join(ends)}.")
+        notes += [f"{part}." for part in note.split("; ") if part and "shared" not in part]
     return notes

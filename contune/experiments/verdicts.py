@@ -120,13 +120,13 @@ def judge(difference: Spread, paper: float | None = None) -> str:
     return NOT if difference.mean + half < max(0.0, paper or 0.0) else OPEN
 
 
-def above(claim: Claim, rows: Rows) -> Decided:
+def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
     """The first row of each pair is the higher one, by each comparable measure; partly if by some, or in some pairs.
 
-    Of independent pairs, the interval over the pairs counts, otherwise the weakest pair.
+    Of three and more independent pairs, the interval over the pairs counts, otherwise the weakest pair. `sized`: also
+    partly if the interval lies below the paper's difference.
     """
-    verdicts: list[str] = []
-    texts: list[str] = []
+    verdicts, texts = list[str](), list[str]()
     shown, which = rows, ""
     compared_with = {lower.row.title for _, lower in _pairs(rows)}
     for column in claim.columns:
@@ -134,27 +134,33 @@ def above(claim: Claim, rows: Rows) -> Decided:
         if not gaps:
             texts.append(f"{_measure(rows, column)} {INCOMPARABLE}")
             continue
-        if len(gaps) > 1 and len(compared_with) == 1:  # all with the same row: the pairs are not independent
+        if len(gaps) > 1 and (len(gaps) < FEW or len(compared_with) == 1):  # if all with one row: not independent
             pairs = zip(gaps, _pairs(rows), strict=True)
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
             which = f", the smallest difference{_places(rows)}"
         else:
             total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
         verdict = judge(total, None if claim.differs else claim.paper)
-        verdicts.append(PARTLY if verdict == REPRODUCED and min(gap.mean for gap in gaps) <= 0 else verdict)
+        too_small = sized and total.mean + (total.half or 0) < (claim.paper or 0)
+        partly = verdict == REPRODUCED and (too_small or min(gap.mean for gap in gaps) <= 0)
+        verdicts.append(PARTLY if partly else verdict)
         texts.append(f"{_measure(rows, column)} {total.signed}{'' if texts else ' points'}")
     verdict = verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN
     return verdict, f"{_difference(claim, shown)}: {', '.join(texts)}{which}", shown
 
 
-def similar(claim: Claim, rows: Rows, margin: float = 0.5) -> Decided:
-    """The difference of each pair is at most the margin; not if it is more and its interval excludes 0."""
+def similar(claim: Claim, rows: Rows, margin: float = 0.5, one_sided: bool = False) -> Decided:
+    """The difference of each pair is at most the margin; not if it is more and its interval excludes 0.
+
+    one_sided: the first row of a pair may be far below the second.
+    """
     gaps = gaps_of(rows)
     if not gaps:
         return OPEN, f"{_measure(rows)} {INCOMPARABLE}", rows
-    pairs = zip(gaps, _pairs(rows), strict=True)
-    total, shown = max(pairs, key=lambda pair: abs(pair[0].mean) + (pair[0].half or 0))
-    size, half = abs(total.mean), total.half or 0.0
+    sizes = [gap.mean if one_sided else abs(gap.mean) for gap in gaps]
+    pairs = zip(sizes, gaps, _pairs(rows), strict=True)
+    size, total, shown = max(pairs, key=lambda pair: pair[0] + (pair[1].half or 0))
+    half = total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
     which = f", the largest difference{_places(rows)}" if len(gaps) > 1 else ""
     return verdict, f"{_difference(claim, shown)}: {_measure(shown)} {total.signed} points{which}", shown
@@ -181,11 +187,13 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
-    """The first row is the lowest, the last one the highest."""
+    """The first row is the lowest, the last one the highest; open if the interval of their difference contains 0."""
     values = [found.mean for each in rows if (found := each.accuracy()) is not None]
     hits = (values[0] == min(values)) + (values[-1] == max(values))
     texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
-    return (NOT, PARTLY, REPRODUCED)[hits], f"{_measure(rows)} {texts[0]}, {texts[-1]}", rows
+    is_clear = any(abs(gap.mean) > (gap.half or 0.0) for gap in gaps_of([rows[-1], rows[0]]))
+    verdict = (NOT, PARTLY, REPRODUCED)[hits] if is_clear else OPEN
+    return verdict, f"{_measure(rows)} {texts[0]}, {texts[-1]}", rows
 
 
 def upper_half(claim: Claim, rows: Rows) -> Decided:
@@ -224,8 +232,10 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 def _places(rows: Rows) -> str:
     """` of k1 = 10, 100 and 1000`"""
-    names = [upper.row.at for upper, _ in _pairs(rows)]
-    values = [names[0], *(name.rpartition(" ")[2] for name in names[1:])]
+    uppers = [upper.row for upper, _ in _pairs(rows)]
+    same = len({row.at for row in uppers}) == 1
+    names = [(row.method or row.title) if same else row.at for row in uppers]
+    values = [names[0], *(name.removeprefix(names[0].rpartition(" ")[0] + " ") for name in names[1:])]
     return f" of {', '.join(values[:-1])} and {values[-1]}"
 
 

@@ -103,24 +103,24 @@ def test_results_are_drawn_with_their_own_settings(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize("folder", SAVED, ids=lambda folder: folder.name)
 def test_every_folder_of_results_is_that_of_its_experiment(folder: Path) -> None:
     about = read_json(folder / ABOUT)
-    outcomes = collect(find_experiment(folder.name, about["overrides"]), read_results(RESULTS))
+    outcomes = collect(find_experiment(about["experiment"], about["overrides"]), read_results(RESULTS))
     shown = {Path(result["file"]) for outcome in outcomes for result in outcome.results}
     assert {*folder.glob("*-seed*.json")} <= shown, "a recipe was changed, and its result was not"
 
 
-def test_only_missing_runs_are_done_and_only_new_ones_saved(tmp_path: Path, no_runs: list[str]) -> None:
-    save(K1, k1_outcomes()[:4], tmp_path / "results" / "some", Path())
-    write_run(tmp_path / "out", K1.rows[4], overrides=K1.overrides, linear=77.0)
-    plan.write_about(tmp_path / "out", K1)
-    new = tmp_path / "results" / "fig-k1-digits"
-    done = contune("experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--save", new)
+def test_only_missing_runs_are_done_and_only_new_ones_saved(
+    tmp_path: Path, no_runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(K1, k1_outcomes()[:4], Path("all", "some"), Path())
+    out, source, new = Path("all", "out"), Path("all", "some"), Path("all", "fig-k1-digits")
+    write_run(out, K1.rows[4], overrides=K1.overrides, linear=77.0)
+    plan.write_about(out, K1)
+    done = contune("experiment", K1.name, "--from", source, "--out", out, "--save", new)
     assert done.code == 2, "the last run failed"
     assert no_runs == ["tcl-k1-5000-seed0"]
     assert "93.00" in done.out
-    assert (tmp_path / "out" / "table.md").exists()
-    drawn = contune(
-        "experiment", K1.name, "--from", tmp_path / "results", "--out", tmp_path / "out", "--draw", "--save", new
-    )
+    drawn = contune("experiment", K1.name, "--from", source, "--out", out, "--draw", "--save", new)
     assert "77.00" in drawn.out
     assert {path.name for path in new.iterdir()} == {ABOUT, "tcl-k1-2000-seed0.json"}
 
@@ -134,9 +134,9 @@ def test_a_stop_draws_what_there_is(end: type[BaseException], tmp_path: Path, mo
     monkeypatch.setitem(EXPERIMENTS, "small", SMALL)
     write_run(tmp_path, SIMCLR, linear=95.5)
     plan.write_about(tmp_path, SMALL)
-    contune("experiment", "small", "--out", tmp_path)
-    assert "95.50" in (tmp_path / "table.md").read_text()
-    assert "not run yet" in (tmp_path / "table.md").read_text()
+    contune("experiment", "small", "--out", tmp_path, "--save", tmp_path / "saved")
+    assert all(text in (tmp_path / "table.md").read_text() for text in ("95.50", "not run yet"))
+    assert {path.name for path in (tmp_path / "saved").iterdir()} == {ABOUT, "simclr-seed0.json"}
 
 
 def test_runs_are_done_seed_by_seed_and_shared_by_rows_of_one_name(tmp_path: Path, no_runs: list[str]) -> None:
