@@ -175,9 +175,11 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
         if not isinstance(labels, Tensor):
             with suppress(TypeError, ValueError, RuntimeError):  # of words
                 labels = torch.as_tensor(labels, device=z.device)
-        if not isinstance(labels, Tensor) or (labels.is_floating_point() and labels.dim() != 2):
+        num_axes = labels.dim() if isinstance(labels, Tensor) else 0
+        # A single column of integers numbers the classes. As a matrix it would weigh them by their numbers.
+        if num_axes not in (1, 2) or (num_axes == 1 if labels.is_floating_point() else labels.shape[1:] == (1,)):
             raise UserError(
-                f"{label_name} must be integers, or a matrix with a column for each class, got {_described(labels)}. "
+                f"{label_name} must be integers (N,) or a matrix (N, number of classes), got {_described(labels)}. "
                 f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
             )
         if labels.shape[:1] != z.shape[:1]:
