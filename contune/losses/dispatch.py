@@ -48,11 +48,12 @@ def pair_loss(
     if distributed and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
     spread = distributed and world_size() > 1
-    temperature: Any = settings.temperature
-    learnt = "the temperature" if isinstance(temperature, Tensor) else None
+    learnt = "" if isinstance(settings.temperature, float) else "the temperature"
     groups = (labels, candidate_labels, positives)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in groups):
         learnt = "positives"
+    if spread and learnt:
+        raise UserError(f"distributed=True has no gradient for {learnt}. Gather embeddings and labels yourself.")
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
     plain = labels is not None and candidates is None and not spread and not learnt
@@ -65,8 +66,8 @@ def pair_loss(
     problem = fused.unsupported(z, labels, settings) if backend == "fused" else None
     if backend in ("chunked", "fused") and learnt:
         problem = f"has no gradient for {learnt}; 'dense' has one"
-    elif spread and (backend == "dense" or learnt):
-        backend, problem = "dense", "works in one process only; what is learnt needs it"
+    elif spread and backend == "dense":
+        problem = "works in one process only"
     if problem is not None:
         raise UserError(f"backend={backend!r} {problem}. Use backend='auto'.")
     if backend == "auto" or not num_pairs:
