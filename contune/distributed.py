@@ -1,4 +1,4 @@
-"""The only file that uses torch.distributed. In a single process everything here is a no-op.
+"""The only file that uses torch.distributed. In a single process everything here but `partition` is a no-op.
 
 NCCL connects processes that each have a GPU, gloo all others. Only collectives are used that gloo has for CUDA tensors
 too: all_reduce, broadcast and all_gather, which torch's SyncBatchNorm calls as well.
