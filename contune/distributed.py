@@ -1,4 +1,4 @@
-"""The only file that uses torch.distributed. In a single process everything here is a no-op.
+"""The only file that uses torch.distributed. In a single process everything here but `partition` is a no-op.
 
 NCCL connects processes that each have a GPU, gloo all others. Only collectives are used that gloo has for CUDA tensors
 too: all_reduce, broadcast and all_gather, which torch's SyncBatchNorm calls as well.
@@ -99,12 +99,10 @@ class Partition:
     @property
     def start(self) -> int:
         """Index of this rank's first row."""
-        return sum(self.counts[: rank()]) if len(self.counts) > 1 else 0
+        return sum(self.counts[: rank()])
 
     def gather(self, local: Tensor) -> Tensor:
         """The rows of all ranks, in rank order, without gradient."""
-        if len(self.counts) == 1:
-            return local
         longest = max(self.counts)
         padded = local.new_zeros(longest, *local.shape[1:])
         padded[: len(local)] = local
@@ -115,8 +113,6 @@ class Partition:
 
 def partition(local: Tensor) -> Partition:
     """Collect the number of rows of every rank."""
-    if not dist.is_initialized():
-        return Partition((len(local),))
     counts = gather(torch.full((1,), len(local), device=local.device))
     return Partition(tuple(counts.tolist()))
 

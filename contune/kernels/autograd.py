@@ -16,7 +16,7 @@ from contune.kernels import LossSettings, Pairs, chunked, fused, without_autocas
 
 
 class PairLoss(torch.autograd.Function):
-    """The reduced loss, and for each anchor the total weight of its positives, 0 where it has none."""
+    """The reduced loss, and for each anchor of all processes the total weight of its positives, 0 where it has none."""
 
     @staticmethod
     def forward(
@@ -54,11 +54,12 @@ class PairLoss(torch.autograd.Function):
             pairs = Pairs(x_ND, x_ND, labels_N, labels_N, weights_NM, self_start=0)
         pairs = backend.arrange(pairs, settings)
         stats_4N = backend.statistics(pairs, settings)
+        total_N = ctx.partition.gather(stats_4N[2]) if spread else stats_4N[2]
         if settings.reduction == "none":
             loss, num_usable = stats_4N[0].clone(), stats_4N.new_empty(())  # the caller may change it in place
         elif spread:
             loss = distributed.total(stats_4N[0].sum())
-            num_usable = distributed.total((stats_4N[2] > 0).sum()).clamp(min=1)
+            num_usable = (total_N > 0).sum().clamp(min=1)
             loss = loss / num_usable if settings.reduction == "mean" else loss
         else:
             loss, num_usable = backend.reduce(stats_4N, settings.reduction)
@@ -66,7 +67,7 @@ class PairLoss(torch.autograd.Function):
         *tensors, ctx.self_start = pairs
         ctx.save_for_backward(norm_N, norm_M, num_usable, stats_4N, *tensors)
         ctx.settings, ctx.backend = settings, backend
-        ctx.mark_non_differentiable(total_N := stats_4N[2])
+        ctx.mark_non_differentiable(total_N)
         return loss, total_N
 
     @staticmethod

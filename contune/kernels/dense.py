@@ -49,7 +49,7 @@ def loss_per_anchor(
 def parts_of_loss(
     sim_RC: Tensor, logits_RC: Tensor, weights_RC: Tensor, kept_RC: Tensor, settings: LossSettings
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of each anchor log D, the mean of s / τ over positives (or its relative), whether it is usable, and log k1.
+    """Of each anchor log D, the mean of s / τ over positives (inside the logarithm for `in`), if it is usable, log k1.
 
     logits_RC is s / τ. It is an argument because the derivatives by s and s / τ are the terms of the paper's lemma 2.
     """

@@ -31,9 +31,9 @@ SMALL_BATCH = 4096
 """Up to here `loss_and_gradient` is faster; above, the device is slower than Python again."""
 SMALL_ROW_BLOCK = 16
 HALF_SCALE = 256.0
-"""Keeps small gradient coefficients, which are at most a little over 2 in size, out of float16's subnormals."""
-K1_LIMIT, K2_LIMITS = 1e38, (1e-30, 1e30)
-"""The kernels multiply by k1 and k2 in float32, by k2 also sums over all candidates."""
+"""Keeps small gradient coefficients out of float16's subnormals. The largest is below 2 (1 + τ) before it."""
+K1_LIMIT, K2_LIMITS, TAU_LIMIT = 1e38, (1e-30, 1e30), 100.0
+"""The kernels multiply by k1 and k2 in float32, by k2 also sums. Up to this τ, coefficients fit float16."""
 COEFFICIENT_BYTES = 2**28
 """Memory for coefficients of embeddings larger than RESIDENT_DIM."""
 ROW_BLOCK = 256
@@ -53,8 +53,9 @@ def unsupported(z: Tensor, labels: Tensor | None, settings: LossSettings) -> str
         return "computes in float32, and the embeddings are float64"
     if (num := max(z.numel(), labels.numel())) >= 2**31:
         return f"takes fewer than 2^31 numbers, and got {num:,}"
-    if not (K2_LIMITS[0] <= settings.k2 <= K2_LIMITS[1] and settings.k1 <= K1_LIMIT):
-        return f"needs k1 <= {K1_LIMIT:g} and {K2_LIMITS[0]:g} <= k2 <= {K2_LIMITS[1]:g}"
+    fits_float32 = K2_LIMITS[0] <= settings.k2 <= K2_LIMITS[1] and settings.k1 <= K1_LIMIT
+    if not fits_float32 or settings.temperature > TAU_LIMIT:
+        return f"needs k1 <= {K1_LIMIT:g}, {K2_LIMITS[0]:g} <= k2 <= {K2_LIMITS[1]:g}, temperature <= {TAU_LIMIT:g}"
     return None
 
 

@@ -48,31 +48,32 @@ def pair_loss(
     if distributed and (positives is not None or candidates is not None):
         raise UserError("distributed=True needs labels and no candidates. Gather positives and candidates yourself.")
     spread = distributed and world_size() > 1
-    temperature: Any = settings.temperature
-    learnt = "the temperature" if isinstance(temperature, Tensor) else None
+    learned = "" if isinstance(settings.temperature, float) else "the temperature"
     groups = (labels, candidate_labels, positives)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in groups):
-        learnt = "positives"
+        learned = "positives"
+    if spread and learned:
+        raise UserError(f"distributed=True has no gradient for {learned}. Gather embeddings and labels yourself.")
     # A process without rows chooses as the others do, because all of them exchange embeddings.
     num_pairs = 1 if spread else z.shape[0] * (z if candidates is None else candidates).shape[0]
-    plain = labels is not None and candidates is None and not spread and not learnt
+    plain = labels is not None and candidates is None and not spread and not learned
     if torch.compiler.is_compiling() and plain and backend != "dense" and num_pairs:
         words = f"{settings.kind} {settings.precision} {settings.reduction} {backend}"
         numbers = [*settings[:3], settings.epsilon]
-        compiled_loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
-        return compiled_loss
+        loss: Tensor = autograd.pair_loss_op(z, labels, numbers, words, settings.normalize)[0]
+        return loss
 
     problem = fused.unsupported(z, labels, settings) if backend == "fused" else None
-    if backend in ("chunked", "fused") and learnt:
-        problem = f"has no gradient for {learnt}; 'dense' has one"
-    elif spread and (backend == "dense" or learnt):
-        backend, problem = "dense", "works in one process only; what is learnt needs it"
+    if backend in ("chunked", "fused") and learned:
+        problem = f"has no gradient for {learned}; 'dense' has one"
+    elif spread and backend == "dense":
+        problem = "works in one process only"
     if problem is not None:
         raise UserError(f"backend={backend!r} {problem}. Use backend='auto'.")
     if backend == "auto" or not num_pairs:
         small = num_pairs <= (SMALL_MATRIX if z.device.type == "cpu" else 0) and not spread
         on_gpu = z.is_cuda and fused.unsupported(z, labels, settings) is None
-        backend = "dense" if learnt or small else "fused" if on_gpu else "chunked"
+        backend = "dense" if learned or small else "fused" if on_gpu else "chunked"
 
     need = POSITIVE_AND_NEGATIVE if settings.kind in APART else POSITIVE
     with without_autocast(z.device.type):
@@ -92,8 +93,7 @@ def pair_loss(
                 z, candidates, labels, candidate_labels, positives, settings, module, spread, at_once
             )
     warn_if_nothing_usable(total_N, need)
-    result: Tensor = loss
-    return result
+    return loss
 
 
 def check_settings(settings: LossSettings, backend: str = "auto") -> LossSettings:
@@ -103,9 +103,9 @@ def check_settings(settings: LossSettings, backend: str = "auto") -> LossSetting
         check_known(name, words[name], CHOICES[name])
     temperature: Any = settings.temperature
     number = check_number("temperature", temperature, zero=False)
-    learnt = isinstance(temperature, Tensor) and temperature.requires_grad
+    learned = isinstance(temperature, Tensor) and temperature.requires_grad
     return settings._replace(
-        temperature=temperature if learnt else number,
+        temperature=temperature if learned else number,
         k1=check_number("k1", settings.k1),
         k2=check_number("k2", settings.k2),
         epsilon=check_number("epsilon", settings.epsilon),
@@ -175,9 +175,11 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
         if not isinstance(labels, Tensor):
             with suppress(TypeError, ValueError, RuntimeError):  # of words
                 labels = torch.as_tensor(labels, device=z.device)
-        if not isinstance(labels, Tensor) or (labels.is_floating_point() and labels.dim() != 2):
+        num_axes = labels.dim() if isinstance(labels, Tensor) else 0
+        # A single column of integers numbers the classes. As a matrix it would weigh them by their numbers.
+        if num_axes not in (1, 2) or (num_axes == 1 if labels.is_floating_point() else labels.shape[1:] == (1,)):
             raise UserError(
-                f"{label_name} must be integers, or a matrix with a column for each class, got {_described(labels)}. "
+                f"{label_name} must be integers (N,) or a matrix (N, number of classes), got {_described(labels)}. "
                 f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
             )
         if labels.shape[:1] != z.shape[:1]:

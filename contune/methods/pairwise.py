@@ -34,11 +34,11 @@ class PairwiseMethod(Method):
 
     settings: Settings
     function: ClassVar[Callable[..., Tensor]]
-    """The loss,"""
+    """The loss of embeddings and their groups."""
     parameters_of_loss: ClassVar[tuple[str, ...]] = ()
-    """the settings that it takes,"""
+    """Names of the settings that `function` takes."""
     gathers: ClassVar[bool] = False
-    """and whether it needs the rows of all processes, and returns a value for each."""
+    """Whether `function` needs the rows of all processes. Otherwise it takes `distributed=True`."""
 
     def __init__(self, encoder: nn.Module, num_features: int, num_classes: int, settings: Settings) -> None:
         super().__init__(encoder, num_features, num_classes, settings)
@@ -55,7 +55,7 @@ class PairwiseMethod(Method):
     def pair_loss(self, z_ND: Tensor, groups_N: Tensor, reduction: str = "mean") -> Tensor:
         """The loss of the global batch, given this process's rows. Rows of one group are positives.
 
-        reduction: `none` for one value per given row.
+        reduction: `none` for one value per given row or, if the method `gathers`, per row of the global batch.
         """
         own = {name: getattr(self.settings, name) for name in self.parameters_of_loss}
         if self.gathers:
@@ -67,7 +67,7 @@ class PairwiseMethod(Method):
     def weighted_loss(self, z_ND: Tensor, groups_N: Tensor, class_weights_K: Tensor) -> Tensor:
         """Σ w_i loss_i / Σ w_i over the anchors i of the global batch that have a positive; w_i is that of its class.
 
-        Equal weights give `pair_loss`.
+        Equal weights give `pair_loss`, unless mixed labels leave an anchor without the negative that some losses need.
         """
         weight_N, usable_N = row_weights(groups_N, class_weights_K)
         weight_N = weight_N * usable_N

@@ -72,7 +72,7 @@ def fused_step(name: str, own: slice, **settings: Any) -> list[Tensor]:
 def shared_steps(rank: int, folder: str) -> None:
     """Each rank leaves its loss and the gradients averaged over ranks, as DistributedDataParallel averages them."""
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", "no anchor in this batch of 0")  # of the rank without rows
+    warnings.filterwarnings("error", "no anchor")  # which would be wrong: one rank has no rows, but others have
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORLD)
     found: Found = {}
     for counts, name, reduction in CASES:
@@ -90,8 +90,10 @@ def shared_steps(rank: int, folder: str) -> None:
         for name, precision in BY_KERNELS:
             loss, grad = fused_step(name, own, backend="fused", precision=precision, distributed=True)
             found["kernels", name, precision] = [loss, grad / WORLD]
-    with pytest.raises(UserError, match="one process"):
-        tcl_loss(z, labels, backend="dense", distributed=True)
+    learned: Any = torch.ones((), requires_grad=True)
+    for word, settings in (("one process", {"backend": "dense"}), ("Gather", {"temperature": learned})):
+        with pytest.raises(UserError, match=word):
+            tcl_loss(z, labels, distributed=True, **settings)
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.barrier()
     dist.destroy_process_group()
