@@ -15,7 +15,6 @@ from tables import (
     results_page,
     results_table,
     stale_figures,
-    torchs_norm,
     verdict,
     why,
 )
@@ -27,7 +26,6 @@ README = ROOT / "README.md"
 PAGE = ROOT / "docs" / "results.md"
 RESULTS = ROOT / "results"
 BENCHMARKS = ROOT / "benchmarks" / "results"
-VERDICTS = "[All verdicts](docs/results.md#which-claims-hold)."
 IMAGES = ROOT / "docs" / "images"
 
 
@@ -38,14 +36,9 @@ def main() -> None:
     options = parser.parse_args()
     results = read_results(RESULTS)
     findings = find_all(read_claims(RESULTS), results)
-    torchs = torchs_norm(results)
-    left_out = (
-        f"**Runs that we left out.** We ran TCL {torchs['num']} more times with PyTorch's batch norm. Against SupCon: "
-        f"full probe {torchs['difference']}. We left these runs out after seeing this. {VERDICTS}"
-    )
     blocks = {
         "numbers": why(BENCHMARKS),
-        "verdict": verdict(findings, left_out),
+        "verdict": verdict(findings, results, "docs/results.md"),
         "results": results_table(results, "CIFAR-100"),
     }
     readme = README.read_text()

@@ -77,12 +77,20 @@ class Finding:
     verdict: str
     number: str
     """With its interval, measure and seeds."""
-    files: dict[str, tuple[Path, ...]]
-    """Of each row that has runs."""
+    rows: Mapping[str, Outcome]
     minutes: float
     """Of one H200, for the runs that are missing."""
-    num_seeds: int = 0
-    """Of the row that has the fewest."""
+
+    @property
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """Of each row that has runs."""
+        found = {text: tuple(Path(result["file"]) for result in row.results) for text, row in self.rows.items()}
+        return {f"{self.claim.experiment.split()[0]}, {text}": paths for text, paths in found.items() if paths}
+
+    @property
+    def num_seeds(self) -> int:
+        """Of the row that has the fewest."""
+        return min(row.num_seeds for row in self.rows.values())
 
 
 # Tests
@@ -132,7 +140,7 @@ def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
     for column in claim.columns:
         gaps = gaps_of(rows, column)
         if not gaps:
-            texts.append(f"{_measure(rows, column)} {INCOMPARABLE}")
+            texts.append(f"{measure(rows, column)} {INCOMPARABLE}")
             continue
         if len(gaps) > 1 and (len(gaps) < FEW or len(compared_with) == 1):  # if all with one row: not independent
             pairs = zip(gaps, _pairs(rows), strict=True)
@@ -144,7 +152,7 @@ def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
         too_small = sized and total.mean + (total.half or 0) < (claim.paper or 0)
         partly = verdict == REPRODUCED and (too_small or min(gap.mean for gap in gaps) <= 0)
         verdicts.append(PARTLY if partly else verdict)
-        texts.append(f"{_measure(rows, column)} {total.signed}{'' if texts else ' points'}")
+        texts.append(f"{measure(rows, column)} {total.signed}{'' if texts else ' points'}")
     verdict = verdicts[0] if len({*verdicts}) == 1 else PARTLY if REPRODUCED in verdicts else OPEN
     return verdict, f"{_difference(claim, shown)}: {', '.join(texts)}{which}", shown
 
@@ -156,14 +164,14 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5, one_sided: bool = Fal
     """
     gaps = gaps_of(rows)
     if not gaps:
-        return OPEN, f"{_measure(rows)} {INCOMPARABLE}", rows
+        return OPEN, f"{measure(rows)} {INCOMPARABLE}", rows
     sizes = [gap.mean if one_sided else abs(gap.mean) for gap in gaps]
     pairs = zip(sizes, gaps, _pairs(rows), strict=True)
     size, total, shown = max(pairs, key=lambda pair: pair[0] + (pair[1].half or 0))
     half = total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
     which = f", the largest difference{_places(rows)}" if len(gaps) > 1 else ""
-    return verdict, f"{_difference(claim, shown)}: {_measure(shown)} {total.signed} points{which}", shown
+    return verdict, f"{_difference(claim, shown)}: {measure(shown)} {total.signed} points{which}", shown
 
 
 def reaches(claim: Claim, rows: Rows) -> Decided:
@@ -173,17 +181,17 @@ def reaches(claim: Claim, rows: Rows) -> Decided:
     assert found is not None
     lacking = (claim.paper or 0.0) - found.mean
     verdict = REPRODUCED if lacking <= 0.5 else PARTLY if lacking <= 1.5 else NOT
-    return verdict, f"{_measure(rows, column)} {found} %", rows
+    return verdict, f"{measure(rows, column)} {found} %", rows
 
 
 def larger_gain(claim: Claim, rows: Rows) -> Decided:
     """The first pair differs by more than the second."""
     if not (gaps := gaps_of(rows)):
-        return OPEN, f"{_measure(rows)} {INCOMPARABLE}", rows
+        return OPEN, f"{measure(rows)} {INCOMPARABLE}", rows
     first, second = gaps
     half, num = sqrt((first.half or 0.0) ** 2 + (second.half or 0.0) ** 2), min(first.num, second.num)
     total = Spread(first.mean - second.mean, half, num=num)
-    return judge(total), f"{_difference(claim, rows)}: {_measure(rows)} {total.signed} points", rows
+    return judge(total), f"{_difference(claim, rows)}: {measure(rows)} {total.signed} points", rows
 
 
 def at_the_ends(claim: Claim, rows: Rows) -> Decided:
@@ -193,7 +201,7 @@ def at_the_ends(claim: Claim, rows: Rows) -> Decided:
     texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
     is_clear = any(abs(gap.mean) > (gap.half or 0.0) for gap in gaps_of([rows[-1], rows[0]]))
     verdict = (NOT, PARTLY, REPRODUCED)[hits] if is_clear else OPEN
-    return verdict, f"{_measure(rows)} {texts[0]}, {texts[-1]}", rows
+    return verdict, f"{measure(rows)} {texts[0]}, {texts[-1]}", rows
 
 
 def upper_half(claim: Claim, rows: Rows) -> Decided:
@@ -201,7 +209,7 @@ def upper_half(claim: Claim, rows: Rows) -> Decided:
     own, *others = [found.mean for each in rows if (found := each.accuracy(LINEAR)) is not None]
     place = 1 + sum(value > own for value in others)
     verdict = REPRODUCED if own >= median(others) else NOT
-    number = f"{_measure(rows[:1], LINEAR)} {own:.2f} %, rank {place} of {len(rows)}"
+    number = f"{measure(rows[:1], LINEAR)} {own:.2f} %, rank {place} of {len(rows)}"
     return verdict, f"{number}; the median of the others is {median(others):.2f} %", rows
 
 
@@ -239,7 +247,7 @@ def _places(rows: Rows) -> str:
     return f" of {', '.join(values[:-1])} and {values[-1]}"
 
 
-def _measure(rows: Rows, column: str = TOP1) -> str:
+def measure(rows: Rows, column: str = TOP1) -> str:
     """`full probe`, or `full probe against cross-entropy's classifier`."""
     names: dict[str, str] = {}
     for each in rows:
@@ -297,12 +305,7 @@ def find_all(claims: Iterable[Claim], results: Results) -> list[Finding]:
         if all(each.scores(column) for each in rows.values() for column in claim.columns):
             verdict, number, shown = TESTS[claim.test](claim, [rows[text] for text in claim.rows], **claim.options)
             number = f"{number} ({claim.runs or _seeds(shown)})"
-        files = {
-            f"{claim.experiment.split()[0]}, {text}": tuple(Path(result["file"]) for result in each.results)
-            for text, each in rows.items()
-            if each.results
-        }
-        findings.append(Finding(claim, verdict, number, files, minutes, min(each.num_seeds for each in rows.values())))
+        findings.append(Finding(claim, verdict, number, rows, minutes))
     return findings
 
 
@@ -356,9 +359,8 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     (num, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly reproduced, {not_} not "
-        f"reproduced and {open_} open. Of the {num}, {single} rest on one seed, and {elsewhere} on settings that "
-        f"differ from the paper's. For {missing[0]} of the {open_}, some setting never ran.",
-        f"Of {len(ours)} claims of our own, {hold} hold, {in_part} in part; {fail} do not hold, and {undecided} are "
-        f"open. For {missing[1]} of the {undecided}, some setting never ran.",
+        f"Of {len(papers)} claims of the paper, {num} are reproduced ({single} with one seed, {elsewhere} in other "
+        f"settings than the paper's), {partly} partly and {not_} not; {open_} are open, {missing[0]} of them untested.",
+        f"Of {len(ours)} claims of our own, {hold} hold, {in_part} hold in part and {fail} do not hold; {undecided} "
+        f"are open, {missing[1]} of them untested.",
     )
