@@ -152,14 +152,14 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
         disable=not on_terminal,
     )
     for name in names:
-        bar.add_task(name, total=None, text="" if len(names) == 1 else "waiting", unit="", title=None)
+        bar.add_task(name, total=None, text="waiting", unit="", title=None, visible=len(names) > 1)
     jobs, shown_at = bar.tasks, [time.monotonic()] * len(names)
 
     def update(number: int, report: ProgressUpdate) -> None:
         job, now = jobs[number], time.monotonic()
         if report.title != job.fields["title"]:  # a new stage with its own speed
-            bar.reset(job.id, total=report.total, completed=report.done, title=report.title, unit=report.unit)
-        bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
+            bar.reset(job.id, total=report.total, completed=report.done, title=report.title, unit=report.unit, text="")
+        bar.update(job.id, visible=True, completed=report.done, text=f"{report.title}  {report.text}".strip())
         if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
             shown_at[number] = now
             count = f"{report.done:,}/{report.total:,}"

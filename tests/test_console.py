@@ -63,17 +63,16 @@ def closed_pipe() -> TextIO:
     return open(writing, "w")
 
 
-def in_bytes(encoding: str) -> TextIO:
-    return io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+def terminal() -> TextIO:
+    return open(os.openpty()[1], "w")
 
 
-FULL = partial(Path("/dev/full").open, "w")
+STREAMS: list[Callable[[], TextIO | None]] = [closed_pipe, partial(Path("/dev/full").open, "w"), terminal]
+STREAMS += [lambda: io.TextIOWrapper(io.BytesIO(), encoding="ascii"), lambda: None]
 
 
-@pytest.mark.parametrize(
-    "make", [closed_pipe, FULL, partial(in_bytes, "ascii"), partial(in_bytes, "latin-1"), lambda: None]
-)
-def test_a_terminal_that_cannot_show_it_ends_no_run(
+@pytest.mark.parametrize("make", STREAMS)
+def test_no_terminal_ends_a_run(
     make: Callable[[], TextIO | None], monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     stream = make()
