@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import NamedTuple, TextIO
 
 from rich.console import Console
@@ -76,12 +78,15 @@ def say(text: str = "") -> None:
 
 
 def emit(text: str, stream: TextIO | None) -> None:
-    """Print a line, escaping what the stream cannot encode. A closed or full stream does not end a run."""
+    """Print lines, wrapped on a terminal. Escape what the stream cannot encode; a closed or full one ends no run."""
     if stream is None or not _is_main():
         return
     try:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+        if stream.isatty() and "\x1b" not in text:  # the heads of tables, which fit, have escape codes
+            wrap = partial(fill, width=get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+            text = "\n".join(map(wrap, text.split("\n")))
         print(text, file=stream, flush=True)
     except OSError:  # nobody reads the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -111,9 +116,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     for row in rows:
         table.add_row(*map(printable, row))
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(
-        markup=False, emoji=False, highlight=False, force_terminal=is_terminal, width=None if is_terminal else 160
-    )
+    console = Console(markup=False, emoji=False, highlight=False, width=None if is_terminal else 160)
     with console.capture() as captured:
         console.print(table)
     emit("\n".join(line.rstrip() for line in captured.get().splitlines()), sys.stdout)

@@ -45,15 +45,17 @@ def test_other_ranks_are_silent(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert capsys.readouterr() == ("", "")
 
 
-def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     path = "runs/[bold]odd[/bold]/" + "x" * 200
     say(path)
-    assert capsys.readouterr().out == path + "\n"
     show_table(("name", "%"), [("[red]a", "1.00"), ("b", "22.00")], numbers=("%",))
-    assert capsys.readouterr().out.split() == ["name", "%", "[red]a", "1.00", "b", "22.00"]
+    assert capsys.readouterr().out.split() == [path, "name", "%", "[red]a", "1.00", "b", "22.00"]
     say("first\nodd \x1b[2J\x9b name")
     show_table(("class",), [("red\n\x1b]0;",)])
     assert capsys.readouterr().out == "first\nodd \\x1b[2J\\x9b name\nclass\nred\\n\\x1b]0;\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    say("word-word " * 9)
+    assert capsys.readouterr().out.splitlines() == [("word-word " * 8).strip(), "word-word"]
     assert [console.plural(1, "class", "es"), console.plural(1234, "image")] == ["1 class", "1,234 images"]
 
 
