@@ -46,10 +46,7 @@ NUM_BINS, FEWEST_PAIRS = 100, 20
 """Equal parts of the similarities from -1 to 1; those with fewer pairs are left out."""
 SIGNS = ("positive", "negative")
 NUMBERS_FILE = "gradients.json"
-COLUMNS = (
-    "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",
-    "theorem 1 %", "of hard %",
-)  # fmt: skip
+COLUMNS = ("loss", "positives", "hard\npos.", "negatives", "hard\nneg.", "pushed\naway %", "theorem\n1 %")
 
 
 def analyze_run(
@@ -228,10 +225,10 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     others = [line for line in (*found["by_k1"], *found["by_k2"]) if (line["k1"], line["k2"]) != (own["k1"], own["k2"])]
     shown = []
     for line in (found["supcon"], own, *others):
-        gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_", "easy_")]
-        shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share", "hard_theorem1_share")]
+        gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_")]
+        shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share")]
         shown.append((
-            f"TCL  k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
+            f"TCL k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
             *(f"{value:.3g}" for value in gradients),
             *("–" if share is None else f"{100 * share:.1f}" for share in shares),
         ))  # fmt: skip
