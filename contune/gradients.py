@@ -32,7 +32,7 @@ from contune.methods.pairwise import PairwiseMethod
 from contune.models import load_encoder
 from contune.report import plots
 from contune.report.page import render
-from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure
+from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, run_style, save_figure
 from contune.run import RunFolder
 from contune.settings import split_assignment
 from contune.training.log import CHECKPOINT, load_checkpoint
@@ -198,7 +198,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         figure = draw(found)
         save_figure(figure, folder / "gradients")
         drawing = inline_svg(figure, "Gradients from positives and negatives by similarity, by k1 and by k2")
-    method = method_style(found["method"]).title
+    method = run_style(found["config"]["method"]).title
     values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
     values["verdict"] = headline(found)
     text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)
@@ -282,6 +282,6 @@ def draw(found: dict[str, Any]) -> Figure:
             axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
             axes.set_ylim(bottom=0)
     batches = f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']} embeddings"
-    what = f"{method_style(found['method']).title} on {found['data']}, step {found['step']:,}, 1 seed: {batches}"
+    what = f"{run_style(found['config']['method']).title} on {found['data']}, step {found['step']:,}, 1 seed: {batches}"
     figure.suptitle(f"{what}, τ = {found['temperature']:g}", fontsize=11, x=0.02, ha="left", color=MUTED)
     return figure

@@ -107,10 +107,10 @@ def write_report(
     Where something is missing, the page says why.
     """
     from contune.report import plots  # matplotlib is slow to import
-    from contune.report.style import method_style
+    from contune.report.style import run_style
 
     data = data_title(str(config["data"]["path"]) if result["data"] == "images" else result["data"])
-    style = method_style(result["method"])
+    style = run_style(config["method"])
     judged = []
     columns = (measures.LINEAR, measures.CLASSIFIER, measures.KNN)
     for column, raw in zip(columns, (measures.LINEAR, measures.LINEAR, measures.KNN), strict=True):
