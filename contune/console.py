@@ -78,15 +78,15 @@ def say(text: str = "") -> None:
 
 
 def emit(text: str, stream: TextIO | None) -> None:
-    """Print lines, wrapped on a terminal. Escape what the stream cannot encode; a closed or full one ends no run."""
+    """Print lines, sentences wrapped on a terminal. Escape what the stream cannot encode; a closed one ends no run."""
     if stream is None or not _is_main():
         return
     try:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-        if stream.isatty() and "\x1b" not in text:  # the heads of tables, which fit, have escape codes
+        if stream.isatty():  # lines with several spaces in a row are tables, or commands to copy
             wrap = partial(fill, width=get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-            text = "\n".join(map(wrap, text.split("\n")))
+            text = "\n".join(line if "  " in line.strip() else wrap(line) for line in text.split("\n"))
         print(text, file=stream, flush=True)
     except OSError:  # nobody reads the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -54,8 +54,8 @@ def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str], monkeypat
     show_table(("class",), [("red\n\x1b]0;",)])
     assert capsys.readouterr().out == "first\nodd \\x1b[2J\\x9b name\nclass\nred\\n\\x1b]0;\n"
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    say("word-word " * 9)
-    assert capsys.readouterr().out.splitlines() == [("word-word " * 8).strip(), "word-word"]
+    say("word-word " * 9 + "\ntrain  " + path)
+    assert capsys.readouterr().out.splitlines() == [("word-word " * 8).strip(), "word-word", "train  " + path]
     assert [console.plural(1, "class", "es"), console.plural(1234, "image")] == ["1 class", "1,234 images"]
 
 
