@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from io import TextIOWrapper
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import NamedTuple, TextIO
 
 from rich.console import Console
@@ -76,12 +78,15 @@ def say(text: str = "") -> None:
 
 
 def emit(text: str, stream: TextIO | None) -> None:
-    """Print a line, escaping what the stream cannot encode. A closed or full stream does not end a run."""
+    """Print lines, sentences wrapped on a terminal. Escape what the stream cannot encode; a closed one ends no run."""
     if stream is None or not _is_main():
         return
     try:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+        if stream.isatty():  # lines with several spaces in a row are tables, or commands to copy
+            wrap = partial(fill, width=get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+            text = "\n".join(line if "  " in line.strip() else wrap(line) for line in text.split("\n"))
         print(text, file=stream, flush=True)
     except OSError:  # nobody reads the rest
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -111,9 +116,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     for row in rows:
         table.add_row(*map(printable, row))
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    console = Console(
-        markup=False, emoji=False, highlight=False, force_terminal=is_terminal, width=None if is_terminal else 160
-    )
+    console = Console(markup=False, emoji=False, highlight=False, width=None if is_terminal else 160)
     with console.capture() as captured:
         console.print(table)
     emit("\n".join(line.rstrip() for line in captured.get().splitlines()), sys.stdout)
@@ -152,14 +155,14 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
         disable=not on_terminal,
     )
     for name in names:
-        bar.add_task(name, total=None, text="" if len(names) == 1 else "waiting", unit="", title=None)
+        bar.add_task(name, total=None, text="waiting", unit="", title=None, visible=len(names) > 1)
     jobs, shown_at = bar.tasks, [time.monotonic()] * len(names)
 
     def update(number: int, report: ProgressUpdate) -> None:
         job, now = jobs[number], time.monotonic()
         if report.title != job.fields["title"]:  # a new stage with its own speed
-            bar.reset(job.id, total=report.total, completed=report.done, title=report.title, unit=report.unit)
-        bar.update(job.id, completed=report.done, text=f"{report.title}  {report.text}".strip())
+            bar.reset(job.id, total=report.total, completed=report.done, title=report.title, unit=report.unit, text="")
+        bar.update(job.id, visible=True, completed=report.done, text=f"{report.title}  {report.text}".strip())
         if not on_terminal and now - shown_at[number] >= SECONDS_BETWEEN_LINES:
             shown_at[number] = now
             count = f"{report.done:,}/{report.total:,}"

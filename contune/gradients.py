@@ -32,7 +32,7 @@ from contune.methods.pairwise import PairwiseMethod
 from contune.models import load_encoder
 from contune.report import plots
 from contune.report.page import render
-from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, save_figure
+from contune.report.style import INK, MUTED, STYLE, inline_svg, method_style, quiet, run_style, save_figure
 from contune.run import RunFolder
 from contune.settings import split_assignment
 from contune.training.log import CHECKPOINT, load_checkpoint
@@ -46,10 +46,7 @@ NUM_BINS, FEWEST_PAIRS = 100, 20
 """Equal parts of the similarities from -1 to 1; those with fewer pairs are left out."""
 SIGNS = ("positive", "negative")
 NUMBERS_FILE = "gradients.json"
-COLUMNS = (
-    "loss", "positives", "hard pos.", "easy pos.", "negatives", "hard neg.", "easy neg.", "pushed away %",
-    "theorem 1 %", "of hard %",
-)  # fmt: skip
+COLUMNS = ("loss", "positives", "hard\npos.", "negatives", "hard\nneg.", "pushed\naway %", "theorem\n1 %")
 
 
 def analyze_run(
@@ -201,7 +198,7 @@ def write_analysis(folder: Path, found: dict[str, Any]) -> None:
         figure = draw(found)
         save_figure(figure, folder / "gradients")
         drawing = inline_svg(figure, "Gradients from positives and negatives by similarity, by k1 and by k2")
-    method = method_style(found["method"]).title
+    method = run_style(found["config"]["method"]).title
     values = {"found": found, "method": method, "drawing": drawing, "columns": COLUMNS, "rows": rows(found)}
     values["verdict"] = headline(found)
     text = render("gradients.html", "gradients", f"{method} on {found['data']}: gradients", **values)
@@ -228,10 +225,10 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     others = [line for line in (*found["by_k1"], *found["by_k2"]) if (line["k1"], line["k2"]) != (own["k1"], own["k2"])]
     shown = []
     for line in (found["supcon"], own, *others):
-        gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_", "easy_")]
-        shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share", "hard_theorem1_share")]
+        gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_")]
+        shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share")]
         shown.append((
-            f"TCL  k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
+            f"TCL k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
             *(f"{value:.3g}" for value in gradients),
             *("–" if share is None else f"{100 * share:.1f}" for share in shares),
         ))  # fmt: skip
@@ -285,6 +282,6 @@ def draw(found: dict[str, Any]) -> Figure:
             axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")
             axes.set_ylim(bottom=0)
     batches = f"{plural(found['num_batches'], 'batch', 'es')} of {found['embeddings_per_batch']} embeddings"
-    what = f"{method_style(found['method']).title} on {found['data']}, step {found['step']:,}, 1 seed: {batches}"
+    what = f"{run_style(found['config']['method']).title} on {found['data']}, step {found['step']:,}, 1 seed: {batches}"
     figure.suptitle(f"{what}, τ = {found['temperature']:g}", fontsize=11, x=0.02, ha="left", color=MUTED)
     return figure

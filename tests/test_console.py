@@ -45,15 +45,17 @@ def test_other_ranks_are_silent(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert capsys.readouterr() == ("", "")
 
 
-def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_printed_unchanged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     path = "runs/[bold]odd[/bold]/" + "x" * 200
     say(path)
-    assert capsys.readouterr().out == path + "\n"
     show_table(("name", "%"), [("[red]a", "1.00"), ("b", "22.00")], numbers=("%",))
-    assert capsys.readouterr().out.split() == ["name", "%", "[red]a", "1.00", "b", "22.00"]
+    assert capsys.readouterr().out.split() == [path, "name", "%", "[red]a", "1.00", "b", "22.00"]
     say("first\nodd \x1b[2J\x9b name")
     show_table(("class",), [("red\n\x1b]0;",)])
     assert capsys.readouterr().out == "first\nodd \\x1b[2J\\x9b name\nclass\nred\\n\\x1b]0;\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    say("word-word " * 9 + "\ntrain  " + path)
+    assert capsys.readouterr().out.splitlines() == [("word-word " * 8).strip(), "word-word", "train  " + path]
     assert [console.plural(1, "class", "es"), console.plural(1234, "image")] == ["1 class", "1,234 images"]
 
 
@@ -63,17 +65,16 @@ def closed_pipe() -> TextIO:
     return open(writing, "w")
 
 
-def in_bytes(encoding: str) -> TextIO:
-    return io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+def terminal() -> TextIO:
+    return open(os.openpty()[1], "w")
 
 
-FULL = partial(Path("/dev/full").open, "w")
+STREAMS: list[Callable[[], TextIO | None]] = [closed_pipe, partial(Path("/dev/full").open, "w"), terminal]
+STREAMS += [lambda: io.TextIOWrapper(io.BytesIO(), encoding="ascii"), lambda: None]
 
 
-@pytest.mark.parametrize(
-    "make", [closed_pipe, FULL, partial(in_bytes, "ascii"), partial(in_bytes, "latin-1"), lambda: None]
-)
-def test_a_terminal_that_cannot_show_it_ends_no_run(
+@pytest.mark.parametrize("make", STREAMS)
+def test_no_terminal_ends_a_run(
     make: Callable[[], TextIO | None], monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     stream = make()

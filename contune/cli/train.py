@@ -120,10 +120,7 @@ def evaluate(run: Run, overrides: Overrides = None) -> None:
 
 
 def _show_measures(result: dict[str, Any]) -> None:
-    """Tables of accuracies and retrieval. Below, the protocol of each measure of the trained encoder.
-
-    Those on raw pixels and before training are alike.
-    """
+    """Tables of accuracies and retrieval; below, the protocols, which raw pixels and the untrained encoder share."""
     from contune.eval.measures import MAP, MEASURES, PIXELS, RETRIEVAL, START, columns_of_imbalance
 
     measures, retrieved = result["measures"], result.get("retrieval")
@@ -132,8 +129,7 @@ def _show_measures(result: dict[str, Any]) -> None:
         return
     more = columns_of_imbalance(measures)
     keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"} | {key: f"{key} %" for key in more}
-    for key in set(keys).difference(*measures):
-        del keys[key]
+    keys = {key: title for key, title in keys.items() if any(each.get(key) is not None for each in measures)}
     rows, own = {}, {}
     for measure in measures:
         title = MEASURES[measure["name"]].short_title
@@ -147,7 +143,7 @@ def _show_measures(result: dict[str, Any]) -> None:
         own["retrieval"] = retrieved[0]["protocol"]
         say()
         titles = {key: measure.short_title for key, measure in RETRIEVAL.items()}
-        about = "{name} classes ({num_classes:,}), {num_images:,} images"
+        about = "{num_classes:,} {name} classes, {num_images:,} images"
         _show_values("retrieval", titles, {about.format(**one): one["values"] for one in retrieved})
     say("".join(f"\n{title}: {protocol}" for title, protocol in own.items()))
 

@@ -88,7 +88,7 @@ _RETRIEVAL_ROWS = (
       for K in RECALLS),
     ("map@r", "MAP@R", "MAP@R %", _NEAREST,
      "mean average precision of the R nearest; a class has R other images. It also counts their order"),
-    ("r_precision", "R-precision", "R-precision %", _NEAREST, "share of the R nearest that have the query’s class"),
+    ("r_precision", "R-precision", "R-prec. %", _NEAREST, "share of the R nearest that have the query’s class"),
     ("nmi", "NMI", "NMI %", _CLUSTERS, "how well clusters found by k-means agree with the classes"),
 )  # fmt: skip
 RETRIEVAL: dict[str, Measure] = {key: Measure(*row) for key, *row in _RETRIEVAL_ROWS}

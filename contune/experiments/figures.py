@@ -149,7 +149,7 @@ def gradients_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Fig
         if own is not None and on_same_batches is not None:
             panels["runs"].plot(*own, linewidth=1.8, color=shade)
             panels["relative"].plot(own[0], 100 * (own[1] / on_same_batches[1] - 1), linewidth=1.8, color=shade)
-        style = MethodStyle(f"{TCL}, {parameter} = {place:,g}", matplotlib.colors.to_hex(shade), "o")
+        style = MethodStyle(f"{TCL}, {each.row.at}", matplotlib.colors.to_hex(shade), "o")
         handles.append(_handle(style, line="-"))
         _marks(panels["accuracy"], each, place, style, papers=place, vertical=True)
     if (own := supcon.curve(key)) is not None:

@@ -9,8 +9,5 @@ from contune.training.session import train
 
 
 def train_and_report(config: Config, folder: RunFolder, **options: Any) -> dict[str, Any]:
-    """Train with a report at the end: what `contune train` and `contune experiment` run, also in other processes.
-
-    `options` are those of `contune.training.session.train`.
-    """
+    """Train with a report at the end, also in other processes; `options` are those of `training.session.train`."""
     return train(config, folder, write_report=write_report, **options)

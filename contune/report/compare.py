@@ -19,7 +19,7 @@ from contune.models.saved import load_classifier
 from contune.report import plots
 from contune.report.page import GENERATOR, data_title, duration, render, write_report
 from contune.report.statistics import Spread
-from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, method_style
+from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, run_style
 from contune.run import RunFolder
 from contune.settings import as_text
 from contune.training.log import INCOMPLETE, read_metrics
@@ -46,7 +46,7 @@ class ComparedRun:
 
     @property
     def method(self) -> MethodStyle:
-        return method_style(self.config.method.name)
+        return run_style(self.config.to_dict()["method"])
 
     @property
     def data(self) -> str:
@@ -180,7 +180,7 @@ def comparison_page(groups: Sequence[Group]) -> str:
         if (found := one.difference(other, column)) is not None
     ]
     # A line per run: each method in its color, or each row in one of its own if rows share a method.
-    by_method = len({group.runs[0].method for group in groups}) == len(groups)
+    by_method = len({group.runs[0].method[1:] for group in groups}) == len(groups)
     palette, logged, keys = [MethodStyle("", color, "o") for color in PALETTE], [], []
     for place, group in enumerate(groups):
         style = group.runs[0].method if by_method else palette[place % len(palette)]

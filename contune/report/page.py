@@ -107,10 +107,10 @@ def write_report(
     Where something is missing, the page says why.
     """
     from contune.report import plots  # matplotlib is slow to import
-    from contune.report.style import method_style
+    from contune.report.style import run_style
 
     data = data_title(str(config["data"]["path"]) if result["data"] == "images" else result["data"])
-    style = method_style(result["method"])
+    style = run_style(config["method"])
     judged = []
     columns = (measures.LINEAR, measures.CLASSIFIER, measures.KNN)
     for column, raw in zip(columns, (measures.LINEAR, measures.LINEAR, measures.KNN), strict=True):
@@ -126,7 +126,8 @@ def write_report(
     elif settings.get("k2", 1.0) != 1.0 or settings.get("k1") == "auto":
         num_terms = 0.0  # it depends on the number of positives
     figures = plots.curves([(metrics, style, ())], num_terms=num_terms)
-    values: dict[str, Any] = {"majority": None, "classes": None}
+    by_class = next((each for each, _ in judged if each["name"] == predicted_by), judged[0][0] if judged else None)
+    values: dict[str, Any] = {"majority": None, "classes": None, "by_class": by_class}
     if images is not None and features_MD is not None:
         own_M = mistaken_M = np.full(len(images), "")
         if images.labels is not None and images.labels.dim() == 1:
@@ -135,8 +136,8 @@ def write_report(
             own_M = names_K[images.labels]
             if predicted_M is not None:
                 mistaken_M = np.where(predicted_M == images.labels, "", names_K[predicted_M])
-            if judged:
-                values["classes"] = plots.classes(judged[0][0]["per_class"], own_M, mistaken_M)
+            if by_class:
+                values["classes"] = plots.classes(by_class["per_class"], own_M, mistaken_M)
         values |= {"own_M": own_M, "mistaken_M": mistaken_M, "channels": channels, "predicted_by": predicted_by}
         values["num_wrong"] = np.count_nonzero(mistaken_M != "")
         values["map"] = plots.embedding_map(features_MD, own_M, mistaken_M)

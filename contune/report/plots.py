@@ -40,8 +40,6 @@ CURVES = {
     "views_per_second": ("Views per second", "The speed of training. Higher is better."),
 }
 """Title and meaning of each metric, in the order of the page. Other metrics follow."""
-PERCENT = ("top1", "theorem1_share")
-"""How the names of metrics end that are shares."""
 BAR_CLASSES, MOST_MISTAKES = 30, 3
 MAP_POINTS, NAMED_CLASSES, NUM_COLORS = 2000, 20, 10
 WIDTH, HEIGHT, MARGIN = 760, 600, 24
@@ -67,8 +65,9 @@ def curves(runs: Sequence[Logged], *, num_terms: float = 0.0) -> list[dict[str, 
             figure, bold = Figure(figsize=(3.6, 2.1), layout="constrained"), ""
             axes = figure.add_subplot()
             quiet(axes, grid="y")
+            title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
             for points, prefix, (label, color, marker), dash in logged:
-                y_N = np.array(points.get(prefix + name, ()), dtype=float) * (100 if name.endswith(PERCENT) else 1)
+                y_N = np.array(points.get(prefix + name, ()), dtype=float) * (100 if title.endswith("%") else 1)
                 drawn_N = np.isfinite(y_N)
                 if drawn_N.any():
                     axes.plot(np.array(points["epoch"])[drawn_N], y_N[drawn_N], color=color, linewidth=1.7,
@@ -77,7 +76,6 @@ def curves(runs: Sequence[Logged], *, num_terms: float = 0.0) -> list[dict[str, 
                     bold = bold or number(np.nanmax(y_N) if name == "lr" else y_N[drawn_N][-1])
             if not axes.lines or name.startswith("supcon_"):
                 continue
-            title, meaning = CURVES.get(name, (name.replace("_", " ").capitalize(), ""))
             if name == "loss" and num_terms:
                 level, words = log(num_terms), f"{num_terms:,.0f}"
                 meaning += f" Dashed: ln {words}. A loss that stays there has not learned."

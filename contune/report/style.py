@@ -1,6 +1,7 @@
 """The one plot style: fixed color and marker per method, quiet axes, and drawings that follow a page's colors."""
 
 import re
+from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -79,6 +80,12 @@ def method_style(name: str) -> MethodStyle:
     key = name.lower().replace("ε", "eps")
     like = METHOD_STYLES.get(re.split(",| plus ", key)[0], MethodStyle(name, INK, "o"))
     return METHOD_STYLES.get(key, like._replace(title=name))
+
+
+def run_style(settings: Mapping[str, Any]) -> MethodStyle:
+    """Of a run by its `method.*` settings: TCL with an automatic k1 is TCL auto."""
+    style = method_style("tcl auto" if settings.get("k1") == "auto" else settings["name"])
+    return style._replace(title=f"{style.title} plus cross-entropy") if settings.get("cross_entropy") else style
 
 
 def quiet(axes: Axes, *, grid: Literal["x", "y", "both"], labelcolor: str = MUTED) -> None:

@@ -4,18 +4,22 @@ Docstrings are written to be read in the code, where such lines need no marks; i
 """
 
 import re
+from textwrap import indent
 from typing import Any
 
 from griffe import Extension, Object
 
 DESCRIBED = re.compile(r"( {4})?((?:\w+, )*[a-z_]\w*): (?=\S)")
 AS_ELSEWHERE = re.compile(r"^Args: (?=as )", flags=re.MULTILINE)
+LOOP = re.compile(r"^for each .*:\n(?: .*(?:\n|$))+", flags=re.MULTILINE)
+"""Pseudocode at the end of a docstring, from which Python removes the indentation that marks code."""
 
 
 class DescribedNames(Extension):
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = with_lists(obj.docstring.value)
+            text = LOOP.sub(lambda loop: indent(loop[0], "    "), obj.docstring.value)
+            obj.docstring.value = with_lists(text)
 
 
 def with_lists(text: str) -> str:

@@ -16,7 +16,7 @@ COLUMNS = ("recipe", "what it trains", "encoder", "epochs", "images × views", "
 def recipes_page() -> str:
     parts = [INTRODUCTION]
     for data, names in by_data().items():
-        parts.append(f"## {data}\n\n{markdown_table(COLUMNS, map(_row, names))}\n")
+        parts.append(f"## {data}\n\n{markdown_table(COLUMNS, map(_row, names), COLUMNS[3:5])}\n")
     return "\n".join(parts)
 
 
