@@ -5,10 +5,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint const
 .PHONY: demo test coverage test-slow test-gpu check format docs site site-serve clean help
 
 help:
-	@echo "make demo    install and train on real images, under a minute of CPU"
+	@echo "make demo    install and train on handwritten digits, under a minute of CPU"
 	@echo "make test    install and run the tests"
 	@echo "make check   ruff and mypy;  make format  let ruff rewrite"
-	@echo "make docs    regenerate the README's pictures and tables from result files"
+	@echo "make docs    regenerate the README's numbers, the page of results and the reference"
 	@echo "make site    build the documentation site to site/;  make site-serve  show it while writing"
 
 demo: $(BIN)/.base

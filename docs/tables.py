@@ -239,7 +239,8 @@ def verdict(findings: Sequence[Finding], runs: Results, page: str = "") -> str:
     )
     claims = f"**The paper's claims.** {papers} [All verdicts]({page}#which-claims-hold)."
     answer = next((ANSWERS[each.verdict] for each in shown), "We do not know yet.")
-    return f"{fill(f'**{answer}** {ABOUT}', 120)}\n\n{markdown_table(DIFFERENCES, rows, DIFFERENCES[1:])}\n\n{_bullets(norm, claims)}"
+    about, table = fill(f"**{answer}** {ABOUT}", 120), markdown_table(DIFFERENCES, rows, DIFFERENCES[1:])
+    return f"{about}\n\n{table}\n\n{_bullets(norm, claims)}"
 
 
 def results_table(results: Results, data: str = "") -> str:
