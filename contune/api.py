@@ -124,7 +124,7 @@ class Run:
         return Run(folder.path, train_and_report(config, folder, own=self.own, extends=before), self.own)
 
     def __repr__(self) -> str:
-        words = (("linear probe", "linear_top1"), ("kNN", "knn_top1"), ("classifier", "classifier_top1"))
+        words = (("probe", "linear_top1"), ("kNN", "knn_top1"), ("classifier", "classifier_top1"))
         scores = [f"{title} {self.result[key]:.2f} %" for title, key in words if key in self.result]
         about = [str(self.result[key]) for key in ("method", "encoder") if key in self.result]
         return f"Run({str(self.folder)!r}: {', '.join([*about, *scores])})"

@@ -152,13 +152,13 @@ def findings(found: Check) -> Iterator[Finding]:
         yield wrong(f"held-out images that are also in another split: {held:,}, {fix}")
     if disputed:
         one, other = disputed[0].names[:2]
-        yield wrong(f"pictures in several classes: {len(disputed):,}, such as {one!r} and {other!r}; keep one label")
+        yield wrong(f"images in several classes: {len(disputed):,}, such as {one!r} and {other!r}; keep one label")
     if inside:
         surplus = sum(len(copies.names) - len(set(copies.splits)) for copies in inside)
-        fix = f"such as {inside[0].names[1]!r}; if a test split is held out, both sides may get one"
+        fix = f"such as {inside[0].names[1]!r}; one may be trained on and the other tested"
         yield advice(f"copies of another image in the same split: {surplus:,}, {fix}")
     if not found.copies:
-        yield fine("no picture appears twice")
+        yield fine("no image appears twice")
 
     constant = [name for split in found.splits for name in split.constant]
     small = sum(num for split in found.splits for side, num in split.sides.items() if min(side) < SMALL_SIDE)
@@ -177,7 +177,7 @@ def findings(found: Check) -> Iterator[Finding]:
             yield advice(f"classes have from {smallest:,} to {largest:,} {split.name} images; {fix}")
     if found.left_alone:
         kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))
-        yield advice(f"files ignored, whose names are not those of images: {found.left_alone.total():,} ({kinds})")
+        yield advice(f"files ignored, because they are not images: {found.left_alone.total():,} ({kinds})")
 
 
 def _span(values: Any) -> str:

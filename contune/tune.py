@@ -32,7 +32,7 @@ from contune.training.setup import open_dataset
 WAYS = ("search", "paper")
 SUMMARY = "tune.json"
 """The file in the folder of a tuning; its trials are run folders in trials/, each with its own settings."""
-COLUMNS = ("", "k1", "k2", "r", "linear %", "kNN %", "")
+COLUMNS = ("", "k1", "k2", "r", "fast probe %", "kNN %", "")
 NUM_VALIDATION = 100
 """Fewer validation images cannot decide: at 90 %, the standard error of 100 is 3 points."""
 

@@ -59,8 +59,8 @@ def main() -> None:
     with TemporaryDirectory() as name:
         photos = Path(name) / "photos"
         make_folder(photos)
-        run = contune.train(photos, encoder="resnet-mini", out=Path(name) / "run", **SETTINGS)
-        print(f"linear probe: {run.result['linear_top1']:.1f} %")
+        run = contune.train(photos, out=Path(name) / "run", **SETTINGS)
+        print(f"fast probe: {run.result['linear_top1']:.1f} %")
         show_neighbors(run.encoder, photos)
 
 

@@ -100,7 +100,7 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         columns = [[result[key] for result in finished if key in result] for key in keys]
         title = "mean ± 95 % interval" if len(finished) >= FEW else "mean"
         rows.append((title, *(str(Spread.of(column)) if column else "" for column in columns), ""))
-    show_table(("run", "linear %", "kNN %", "folder"), rows, numbers=("linear %", "kNN %"))
+    show_table(("run", "probe %", "kNN %", "folder"), rows, numbers=("probe %", "kNN %"))
     if len(finished) < len(jobs):
         raise Exit(2)
 
@@ -125,7 +125,7 @@ def _show_measures(result: dict[str, Any]) -> None:
 
     measures, retrieved = result["measures"], result.get("retrieval")
     if not measures:
-        say("nothing was evaluated: there are no labels, or there is no split to evaluate on")
+        say("not evaluated: the images have no labels, or no split to evaluate on; `contune search` shows neighbors")
         return
     more = columns_of_imbalance(measures)
     keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"} | {key: f"{key} %" for key in more}

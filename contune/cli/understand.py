@@ -54,7 +54,7 @@ def check(
 def doctor(arguments: Arguments = None) -> None:
     """Check machine, data and settings before a run, and suggest changes.
 
-    Each check prints a check mark, or ! with a suggestion. Exit code 1 means that the run would fail.
+    ✓ is a check that passed, ! a suggestion, ✗ an error. Exit code 1 means that the run would fail.
 
     Example:
 
@@ -83,13 +83,13 @@ def analyze(
     batches: Annotated[int, Option(help="Batches of training data to use.")] = 8,
     out: Annotated[Path | None, Option(help="The folder to write to.", show_default="the run's")] = None,
 ) -> None:
-    """Measure how strongly positives pull and negatives push: the paper's gradient responses of TCL and SupCon.
+    """Plot how strongly positives pull and negatives push, for TCL and SupCon.
 
     Works for runs of tcl, supcon and simclr. Writes gradients.json, gradients.html and figures.
 
     Example:
 
-    `contune analyze runs/digits method.k1=4000 --k2 1,2,3`
+    `contune analyze runs/digits method.k1=4000 method.k2=1 --k2 1,2,3`
     """
     from contune import gradients
     from contune.files import check_new_folder
@@ -115,12 +115,14 @@ def analyze(
 @app.command(rich_help_panel="Understand")
 def report(
     runs: Annotated[list[Path], Argument(help="Run folders.", show_default=False, metavar="RUN...")],
-    out: Annotated[Path | None, Option(help="The page.", show_default="RUN/report.html or comparison.html")] = None,
+    out: Annotated[
+        Path | None, Option(help="The HTML file to write.", show_default="RUN/report.html or comparison.html")
+    ] = None,
 ) -> None:
     """Write the report of a run again, or one page that compares several runs.
 
-    Runs that differ only in their seed are shown as means with 95 % confidence intervals and paired tests. A folder
-    that `train --seeds` or `experiment` made stands for all runs in it.
+    Runs that differ only in their seed are shown as means with 95 % confidence intervals. A folder that `train --seeds
+    --out` or `experiment` made stands for all runs in it.
 
     Example:
 
@@ -153,7 +155,9 @@ def tune(
     k1: Annotated[str | None, Option(help="Lowest and highest k1 of a search.", show_default="1,20000")] = None,
     k2: Annotated[str | None, Option(help="Lowest and highest k2 of a search.", show_default="1,3")] = None,
     r: Annotated[str | None, Option(help="Search the r of automatic k1 and k2 instead, such as 0.03,3.")] = None,
-    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/tune/RECIPE[-HASH]-HOW")] = None,
+    out: Annotated[
+        Path | None, Option(help="The folder of the trials.", show_default="runs/tune/RECIPE[-HASH]-HOW")
+    ] = None,
 ) -> None:
     """Find k1 and k2 of TCL, or r, with short runs on a validation split.
 
@@ -204,8 +208,8 @@ def experiment(
     ] = None,
     seeds: Seeds = None,
     parallel: Parallel = None,
-    out: Annotated[Path | None, Option(help="The folder.", show_default="runs/experiments/NAME[-HASH]")] = None,
-    source: Annotated[Path | None, Option("--from", help="Reuse results with the same settings.")] = None,
+    out: Annotated[Path | None, Option(help="The folder of runs.", show_default="runs/experiments/NAME[-HASH]")] = None,
+    source: Annotated[Path | None, Option("--from", help="A folder of results to reuse, if settings match.")] = None,
     save: Annotated[Path | None, Option(help="Copy the results to this folder, one file per run.")] = None,
     draw: Annotated[bool, Option("--draw", help="Run nothing; draw the results there are.")] = False,
 ) -> None:

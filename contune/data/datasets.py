@@ -106,7 +106,9 @@ def open_splits(
         if not path.exists():
             if path.name != name_or_path:
                 raise no_such_place(name_or_path)
-            raise UserError(f"{unknown('dataset', name_or_path, DATASETS)} (nor is there such a file or folder)")
+            raise UserError(
+                f"there is no file or folder {name_or_path!r}, and {unknown('dataset', name_or_path, DATASETS)}"
+            )
         if tables := find_tables(path):
             return table_splits(tables, label_column)
         if find_shards(path):

@@ -52,7 +52,7 @@ Encoded = Stored | Callable[[], Stored]
 """A picture file: its path or its bytes; an open picture; an array of its values; or a function that returns one."""
 Ranges = tuple[tuple[float, float], ...]
 """For each channel, or for all of them, the values that become the levels 0 and 255."""
-_FIX = "remove it or save it again, or skip broken files with data.broken=skip (contune embed: --broken skip)"
+_FIX = "remove it or save it again, or skip broken files with data.broken=skip"
 
 
 class BrokenImageError(UserError):

@@ -183,10 +183,10 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
                 f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
             )
         if labels.shape[:1] != z.shape[:1]:
-            raise UserError(
-                f"{label_name} must have one entry for each of the {len(z)} embeddings, got {_described(labels)}. "
-                "With several views use labels.repeat(num_views)."
-            )
+            rows = "samples, whatever their number of views" if z.dim() == 3 else "rows"
+            fix = "" if z.dim() == 3 else " With several views use labels.repeat(num_views)."
+            found = _described(labels)
+            raise UserError(f"{label_name} must have one entry for each of the {len(z)} {rows}, got {found}.{fix}")
         if labels.dim() == 2:
             _check_weights(label_name, labels)
         labels = labels.repeat_interleave(num_views, dim=0) if z.dim() == 3 else labels

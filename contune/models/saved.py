@@ -251,7 +251,7 @@ def save_classifier(path: Path, classifier: Classifier) -> None:
 def load_classifier(run: Path) -> Classifier:
     file = local(run) / CLASSIFIER_FILE
     if not file.exists():
-        fix = "`contune eval RUN eval.linear=fast data.path=FOLDER` writes one into a run folder, of labeled images"
+        fix = "`contune eval RUN eval.linear=fast data.path=FOLDER` trains one on labeled images"
         raise UserError(f"{run} has no {CLASSIFIER_FILE}; {fix}")
     try:
         tensors, about = _read(file)

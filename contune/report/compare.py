@@ -18,7 +18,7 @@ from contune.models import load_encoder
 from contune.models.saved import load_classifier
 from contune.report import plots
 from contune.report.page import GENERATOR, data_title, duration, render, write_report
-from contune.report.statistics import Spread
+from contune.report.statistics import FEW, Spread
 from contune.report.style import PAGE_COLORS, PALETTE, MethodStyle, run_style
 from contune.run import RunFolder
 from contune.settings import as_text
@@ -139,7 +139,9 @@ def verdict(groups: Sequence[Group]) -> str:
             points, interval = found._replace(mean=abs(found.mean)), "" if found.shown is None else "95 % interval, "
             size = f"{points} points ({interval}{plural(found.num, 'seed')})"
             by = f"By {'' if column == KNN else 'the '}{title}"
-            if found.shown is None or points.mean <= found.shown:
+            if found.shown is None:
+                return f"{by}, {a} is above {b} by {size}. That may be chance: train at least {FEW} seeds."
+            if points.mean <= found.shown:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:

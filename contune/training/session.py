@@ -242,8 +242,9 @@ def describe(setup: Setup, method: Method, engine: str) -> str:
     weights = "random weights" if setup.weights is None else f"weights of {source}"
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     batch, views = config.optim.batch_images, config.augment.views
+    held_out = f", {len(dataset.val):,} validation" if dataset.val is not None and config.eval.split == "test" else ""
     return (
-        f"{dataset.name}: {len(dataset.train):,} training and "
+        f"{dataset.name}: {len(dataset.train):,} training{held_out} and "
         f"{plural(0 if test is None else len(test), f'{config.eval.split} image')} "
         f"of {spec.image_size}×{spec.image_size}×{spec.channels}, {classes}\n"
         f"{config.method.name} with {spec.encoder} ({parameters:.1f} M parameters, {weights}), "

@@ -171,7 +171,7 @@ def build_method(setup: Setup) -> Method:
     name, settings = config.method.name, config.method.settings
     labels = dataset.train.labels
     if settings.needs_labels and labels is None:
-        fix = "name a column with data.label_column, or use the recipe images-ssl or method.name=simclr"
+        fix = "make one folder per class, name a data.label_column, or use the recipe images-ssl"
         raise UserError(f"method {name} learns from labels and {dataset.name} has none; {fix}")
     multilabel = labels is not None and labels.dim() == 2
     if settings.needs_labels and labels is not None and not multilabel and len(labels.unique()) < 2:
