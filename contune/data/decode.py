@@ -130,6 +130,8 @@ def decode_pieces(
         with picture as image:
             if size is None:
                 return _load(image, channels, bits)[None]
+            if image.format == "TIFF":  # Pillow turns this format upright while loading it, and the size with it
+                image.load()
             width, height = image.size
             with suppress(*_UNREADABLE_EXIF):
                 if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):  # they swap height and width
@@ -374,8 +376,7 @@ def _load(image: Image.Image, channels: int, bits: int, reduced_by: int = 1) -> 
         shift = 8 if is_wide_pgm else bits - 8
         image = Image.fromarray(np.minimum(np.asarray(image).astype(np.uint16) >> shift, 255).astype(np.uint8))
     if image.has_transparency_data:
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
     return to_array(image, channels)
 
 

@@ -122,8 +122,8 @@ An image encoder: {colors} images of {spec.image_size}×{spec.image_size} pixels
 
 Rotated by their EXIF orientation, transparency on white, 16-bit images by the highest 8 of {spec.bits} bits (Pillow's
 `convert` clips them), {colors}, made square by `data.resize={spec.resize}`, resized to
-{spec.image_size}×{spec.image_size} (bilinear, antialiased), divided by 255,
-minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
+{spec.image_size}×{spec.image_size} (bilinear, antialiased; Pillow and contune differ by a gray level here and there),
+divided by 255, minus the mean {spec.mean}, divided by the standard deviation {spec.std}.
 {values}
 ## License
 

@@ -217,5 +217,4 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
 
 def balanced_shares(config: Config, labels_N: Tensor) -> tuple[int, int, int]:
     """The `shares` of a batch of optim.balance=sampler."""
-    batch, images, num_classes = config.optim.batch_images, config.data.images_per_class, len(labels_N.unique())
-    return shares(batch, images, num_classes)
+    return shares(config.optim.batch_images, config.data.images_per_class, len(labels_N.unique()))
