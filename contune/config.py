@@ -309,7 +309,7 @@ class Config:
 
 
 def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
-    """All settings whose keys start with `prefix`, or end in it, with the methods that have them; [] for settings of every run."""
+    """All settings whose keys start with `prefix`, or are it without a section, with the methods; [] for every run."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
         cls: Any = item.default_factory
@@ -317,9 +317,8 @@ def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
         for method in METHODS if item.name == "method" else ():
             for setting in describe(find_method(method).Settings, item.name):
                 found.setdefault(setting, []).append(method)
-    return {
-        each: names for each, names in found.items() if each[0].startswith(prefix) or each[0].endswith(f".{prefix}")
-    }
+    keys = [each for each in found if each[0].startswith(prefix) or each[0].endswith(f".{prefix}")]
+    return {each: found[each] for each in keys}
 
 
 def meanings_of(keys: Iterable[str]) -> dict[str, list[str]]:

@@ -164,6 +164,8 @@ def about_k1(setup: Setup) -> Iterator[Finding]:
     steps = len(setup.dataset.train) // config.optim.batch_images * config.optim.epochs
     if not isinstance(settings, TCL.Settings) or isinstance(settings.k1, str) or not steps:
         return
+    if isinstance(settings.k2, str):
+        yield advice("method.k1 is a number and method.k2 automatic, which suits an automatic k1; set method.k2=1")
     positives = expected_positives(config, setup.dataset.train.labels)
     others = config.optim.batch_images * config.augment.views - 1
     largest = max(LARGE_R, R_PER_STEP * steps) * denominator_of_equals(config, positives) / positives
@@ -181,6 +183,8 @@ def about_network(setup: Setup, method: Method) -> Iterator[Finding]:
     config = setup.config
     parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
     yield note(f"encoder: {setup.spec.encoder}, {parameters:.1f} M parameters, {method.num_features} features")
+    if config.optim.layer_decay < 1 and setup.weights is None:
+        yield advice("optim.layer_decay is for pretrained weights, and these are random; set model.weights")
     is_plain = setup.spec.encoder.startswith("resnet") and type(getattr(method.encoder, "conv1", None)) is nn.Conv2d
     if is_plain and not setup.weights:
         own, other = ("cifar", "imagenet") if has_small_stem(method.encoder) else ("imagenet", "cifar")

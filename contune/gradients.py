@@ -213,10 +213,9 @@ def headline(found: dict[str, Any]) -> str:
         percent = round(100 * (tcl / supcon - 1)) if supcon and isfinite(tcl / supcon) else 0
         changes.append(f"{abs(percent)} % {'less than' if percent < 0 else 'more than'}" if percent else "as much as")
     k1, k2 = (found["tcl"][name] for name in ("k1", "k2"))
-    at = f"k1 = {plots.number(k1)} and k2 = {k2:g}"
     return (
-        f"On the same embeddings, with {at}, TCL pulls hard positives {changes[0]} SupCon and pushes hard negatives "
-        f"{changes[1]} SupCon."
+        f"On the same embeddings, with k1 = {plots.number(k1)} and k2 = {k2:g}, TCL pulls hard positives {changes[0]} "
+        f"SupCon and pushes hard negatives {changes[1]} SupCon."
     )
 
 

@@ -43,7 +43,7 @@ def test_copies(tmp_path: Path) -> None:
     assert "classes" not in marks(tmp_path)
     for name in ("class0/copy.png", "class1/copy.png"):
         (tmp_path / "train" / name).write_bytes((train / "3.png").read_bytes())
-    assert "✗ pictures in several classes: 1" in marks(tmp_path)
+    assert "✗ images in several classes: 1" in marks(tmp_path)
     assert "! copies of another image in the same split: 2" in marks(tmp_path)
 
 

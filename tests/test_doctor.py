@@ -50,6 +50,7 @@ def test_everyday_recipes_pass(recipe: str, tmp_path: Path) -> None:
         (("optim.lr=30",), "far from"),
         (("optim.batch_images=4",), "few anchors"),
         (("method.k1=5000",), "method.k1=1000 or less"),
+        (("method.k1=50", "method.k2=auto"), "method.k2=1"),
         (("method.k1=30000", "method.k2=3"), "method.k1=3000 or less"),
         (("method.k1=100000", "method.supervised=false"), "method.k1=10000 or less"),
         (("method.k1=2000", "optim.balance=sampler", "data.images_per_class=32"), "method.k1=200 or less"),

@@ -299,7 +299,9 @@ def torchvision_splits(name: str, root: str | None, label_column: str | None) ->
         if (place / folder).is_dir():
             return replace(_read_torchvision(name, reader, place), traits=traits)
     for path in [*(place / name for place in places), *([] if root is None else places)]:
-        if path.exists() and find_shards(path):
+        shards = find_shards(path) if path.exists() else []
+        named = [part for shard in shards[:1] for part in Path(shard).parts if part in TORCHVISION]
+        if shards and named[-1:] in ([], [name]):  # not the only one of several data sets in a folder
             return replace(parquet_splits(path, label_column), traits=traits)
     raise UserError(
         f"{name} was not found in {' or '.join(map(str, places))}, and contune downloads nothing; name a folder with "

@@ -125,11 +125,8 @@ class Experiment:
             if all(key in map(_key, row.overrides) for row in rows):
                 raise UserError(f"{key} is what the runs of this experiment differ in; leave it out")
         if computed:
-            kept = [row.title for row in rows if {*map(_key, computed)} & {*map(_key, row.overrides)}]
-            but = f"; {', '.join(kept)} kept its own" if kept else ""
-            notes.append(f"Changed from the experiment's defaults: {' '.join(computed)}{but}.")
-            if any(PAPER in row.reported for row in self.rows):
-                notes.append("The paper's numbers are for other settings and are left out.")
+            left_out = ", without the paper's numbers" if any(PAPER in row.reported for row in self.rows) else ""
+            notes.append(f"Changed from the experiment's defaults: {' '.join(computed)}{left_out}.")
         return replace(self, rows=tuple(rows), overrides=overrides, changes=tuple(computed), notes=tuple(notes))
 
     @property

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from math import sqrt
 from pathlib import Path
 from statistics import mean
 
@@ -218,12 +217,8 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
                 "± is the 95 % confidence interval over seeds (Student's t), for three or more. "
                 "If a seed ran more than once, the mean of its runs counts."
             )
-        few = [found[0] for each in outcomes if (found := each.scores(columns[0])) and each.num_seeds < FEW]
-        if few:
-            top1, num = mean(score["top1"] for score in few), few[0]["num_images"]
-            half = 1.96 * sqrt(top1 * (100 - top1) / num)
-            uncertain = f"For an accuracy of {top1:.0f} %, {num:,} test images alone give ± {half:.1f} points (95 %)"
-            notes.append(f"Accuracies without ± have one or two seeds. {uncertain}.")
+        if any(each.num_seeds < FEW for each in outcomes if each.results):
+            notes.append("Accuracies without ± have one or two seeds.")
         notes += _facts(outcomes, columns)
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
 

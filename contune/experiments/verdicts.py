@@ -194,16 +194,6 @@ def larger_gain(claim: Claim, rows: Rows) -> Decided:
     return judge(total), f"{_difference(claim, rows)}: {measure(rows)} {total.signed} points", rows
 
 
-def at_the_ends(claim: Claim, rows: Rows) -> Decided:
-    """The first row is the lowest, the last one the highest; open if the interval of their difference contains 0."""
-    values = [found.mean for each in rows if (found := each.accuracy()) is not None]
-    hits = (values[0] == min(values)) + (values[-1] == max(values))
-    texts = [f"{value:.2f} % at {each.row.at}" for value, each in zip(values, rows, strict=True)]
-    is_clear = any(abs(gap.mean) > (gap.half or 0.0) for gap in gaps_of([rows[-1], rows[0]]))
-    verdict = (NOT, PARTLY, REPRODUCED)[hits] if is_clear else OPEN
-    return verdict, f"{measure(rows)} {texts[0]}, {texts[-1]}", rows
-
-
 def upper_half(claim: Claim, rows: Rows) -> Decided:
     """The first row is at least the median of the others."""
     own, *others = [found.mean for each in rows if (found := each.accuracy(LINEAR)) is not None]
@@ -268,7 +258,7 @@ def _difference(claim: Claim, rows: Rows) -> str:
 
 
 TESTS: dict[str, Callable[..., Decided]] = {
-    test.__name__: test for test in (above, similar, reaches, larger_gain, at_the_ends, upper_half, response, holds)
+    test.__name__: test for test in (above, similar, reaches, larger_gain, upper_half, response, holds)
 }
 
 

@@ -58,8 +58,9 @@ def images() -> Config:
 
 
 def images_finetune() -> Config:
-    """Your images with labels, from pretrained weights, 30 epochs; add data.path=FOLDER and model.weights."""
+    """Your images with labels, from timm's pretrained ResNet-18 or model.weights, 30 epochs; add data.path=FOLDER."""
     config = images()
+    config.model.encoder = "resnet18.a1_in1k"
     config.data.image_size = None  # that of the weights
     config.optim = replace(config.optim, epochs=30, lr=3e-4, warmup_epochs=2, layer_decay=0.8)
     return config

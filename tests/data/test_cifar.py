@@ -89,6 +89,7 @@ def write_shards(folder: Path, num_classes: int) -> None:
 
 @pytest.mark.parametrize("inside", ["cifar100", "."])
 def test_parquet_under_the_name(tmp_path: Path, inside: str) -> None:
+    write_shards(tmp_path / "cifar10", 10)  # of another data set
     with pytest.raises(UserError, match=r"torchvision\.datasets\.CIFAR100"):
         load_dataset("cifar100", root=str(tmp_path))
     write_shards(tmp_path / "root" / inside, 100)
