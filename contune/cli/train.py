@@ -31,7 +31,7 @@ def train(
     Repeat the command to resume a stopped run. Ctrl-C and SIGTERM save a checkpoint first and exit with codes 130
     and 75.
 
-    Example:
+    Examples:
 
     `contune train images data.path=photos/ optim.epochs=100`
 
@@ -164,7 +164,7 @@ def recipes(
 ) -> None:
     """List the recipes, or print the settings of one.
 
-    Example:
+    Examples:
 
     `contune recipes cifar100`
 
@@ -197,7 +197,7 @@ def settings(
 ) -> None:
     """List every setting with its default, the values it takes, and what it does.
 
-    Example:
+    Examples:
 
     `contune settings optim`
 

@@ -102,7 +102,7 @@ def predict(
 ) -> None:
     """Predict the class of every image, with the probability of each class; with labels, also the accuracy.
 
-    Uses the classifier that cross-entropy trained, else the linear probe on the encoder. After training with several
+    Uses the classifier that cross-entropy trained, else a probe on the encoder's features. After training with several
     labels per image, it predicts the set of labels with a probability of 0.5 or more.
 
     Example:
@@ -127,6 +127,8 @@ def predict(
     if measured := found.score():
         value = f"mAP {measured[MAP]:.2f} %" if MAP in measured else f"{measured['top1']:.2f} %"
         say(f"accuracy     {value}, by the labels of {plural(measured['num_images'], 'image')}")
+    elif any(found.labels):
+        say("accuracy     unknown: the labels of these images are no classes of the run")
     if out is not None:
         say(f"predictions  {out}")
     _say_skipped(found.broken, out)
@@ -147,10 +149,10 @@ def export(
 ) -> None:
     """Export a trained encoder for timm, PyTorch or ONNX Runtime, with a model card.
 
-    The export is loaded again and compared with the encoder of the run. If its features differ, it is removed.
+    The export is loaded again and compared with the encoder of the run. If features differ, nothing is written.
     `--push` takes its token from HF_TOKEN or from `hf auth login`.
 
-    Example:
+    Examples:
 
     `contune export runs/digits --to timm`
 

@@ -154,8 +154,8 @@ def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
     return tuple(rows)
 
 
-def _photos(recipe: str, start: str, untrained: str, more: str = "") -> Experiment:
-    """TCL as the recipe has it, and what a user would try instead. more: settings that the recipe needs."""
+def _photos(recipe: str, start: str, untrained: str) -> Experiment:
+    """TCL as the recipe has it, and what a user would try instead."""
     rows = {
         CROSS_ENTROPY: ("method.name=cross-entropy", "optim.balance=none"),
         "SupCon plus cross-entropy": ("method.name=supcon",),
@@ -165,7 +165,7 @@ def _photos(recipe: str, start: str, untrained: str, more: str = "") -> Experime
     }
     return Experiment(
         title=f"TCL auto plus cross-entropy, photos, {start}",
-        summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}{more}.",
+        summary=f"The recipe `{recipe}` against cross-entropy and SupCon on your photos; {WHERE}.",
         rows=tuple(
             PlanRow(title=title, recipe=recipe, overrides=own, method=title, is_baseline=title == untrained)
             for title, own in rows.items()
@@ -250,7 +250,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "fig-k1": Experiment(
         title="Effect of k1, CIFAR-100",
-        summary="Figure 3a, b: gradients from positives over training, and accuracy, by k1; CIFAR-100, ResNet-50.",
+        summary=f"Figure 3a, b: gradients from positives, and accuracy, by k1; CIFAR-100, ResNet-50; {WHERE}.",
         # The paper does not name its values. These range from no effect to too much, around those it recommends.
         rows=(
             _row("cifar100", SUPCON),
@@ -269,7 +269,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "fig-k2": Experiment(
         title="Effect of k2 when k1 is too large, CIFAR-100",
-        summary="Figure 3c, d: gradients from negatives at k1 = 50000 with k2 = 1 and 3; CIFAR-100, ResNet-50.",
+        summary=f"Figure 3c, d: gradients from negatives at k1 = 50000, k2 = 1 and 3; CIFAR-100, ResNet-50; {WHERE}.",
         rows=_k2("cifar100", 50000, {1: 71.8, 3: 76.2}),
         overrides=_batch(128, lr=0.1),
         layout="k2",
@@ -283,7 +283,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "ci": Experiment(
         title="Cross-entropy, SupCon and TCL over seeds, CIFAR-100",
-        summary="Five seeds of cross-entropy, SupCon and TCL, CIFAR-100, ResNet-18: with intervals.",
+        summary=f"Five seeds of cross-entropy, SupCon and TCL, CIFAR-100, ResNet-18; {WHERE}.",
         rows=(_row("cifar100", CROSS_ENTROPY), _row("cifar100", SUPCON), _row("cifar100", TCL, paper=77.5)),
         overrides=("model.encoder=resnet18",),
         num_seeds=5,
@@ -339,9 +339,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         notes=("Classes have 90 to 4 training images. " + BALANCES,),
     ),
     "photos": _photos("images", "from scratch", "Untrained encoder"),
-    "photos-finetune": _photos(
-        "images-finetune", "from pretrained weights", "Not fine-tuned", more=" model.weights=WEIGHTS"
-    ),
+    "photos-finetune": _photos("images-finetune", "from pretrained weights", "Not fine-tuned"),
     "ssl-views": Experiment(
         title="Two or three views, SimCLR or TCL, CIFAR-100",
         summary=f"TCL without labels and SimCLR, each with two and three views, and k2 = 1; 200 epochs; {WHERE}.",

@@ -106,7 +106,8 @@ def summary(data: str, method: str, total_epochs: int) -> str:
     title = {"tcl": "TCL", "supcon": "SupCon", "ce": "cross-entropy"}[method]
     top1 = (TABLE_1 if total_epochs == 150 else TABLE_3)[data].get(method.replace("ce", "cross-entropy"))
     number = "" if top1 is None else f"; the paper has {top1}"
-    return f"{TITLES[data]}, {title}, {total_epochs} epochs in all{number}."
+    epochs = f"{total_epochs} epochs" if method == "ce" else f"{total_epochs - 50} epochs, then 50 for the probe"
+    return f"{TITLES[data]}, {title}, {epochs}{number}."
 
 
 def reported(method: str, data: str) -> dict[str, float]:

@@ -12,8 +12,9 @@ from contune.experiments.tables import markdown_table
 INTRODUCTION = """# Commands
 
 This page lists every command with its arguments and options. The page is generated from the program;
-`contune COMMAND --help` says the same. Bad input ends a command with one sentence and exit code 2. A bug ends it with
-code 1 and the name of a traceback file. `contune --debug COMMAND` prints the traceback.
+`contune COMMAND --help` says the same. Bad input ends a command with one sentence and exit code 2; `check` and `doctor`
+exit with 1 if they find an error. A bug ends a command with code 1 and the name of a traceback file. `contune --debug
+COMMAND` prints the traceback.
 """
 
 
@@ -42,9 +43,9 @@ def _section(name: str, command: Any) -> str:
 
 
 def _help_and_examples(help_text: str) -> tuple[str, list[str]]:
-    """The paragraphs before `Example:`, and the examples one by one."""
-    text, _, examples = help_text.partition("Example:")
-    return text.strip(), re.findall(r"`([^`]+)`", examples)
+    """The paragraphs before `Example:` or `Examples:`, and the examples one by one."""
+    text, *examples = re.split("Examples?:", help_text)
+    return text.strip(), re.findall(r"`([^`]+)`", "".join(examples))
 
 
 def _argument_name(parameter: Any) -> str:
@@ -54,7 +55,7 @@ def _argument_name(parameter: Any) -> str:
 
 def _option_name(parameter: Any) -> str:
     names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    return names if parameter.is_flag else f"{names} {parameter.name.upper()}"
+    return names if parameter.is_flag else f"{names} {parameter.metavar or parameter.name.upper()}"
 
 
 def _default(parameter: Any) -> str:
