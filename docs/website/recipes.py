@@ -6,7 +6,7 @@ from contune.recipes import RECIPES, by_data, summary
 
 INTRODUCTION = """# Recipes
 
-This page lists every recipe, a complete set of [settings](settings.md) by name. `contune train RECIPE` runs one,
+Here you can look up every recipe, a complete set of [settings](settings.md) by name. `contune train RECIPE` runs one,
 `KEY=VALUE` changes some settings, and `contune doctor RECIPE` checks it first. Accuracies of the paper or of solo-learn
 are theirs; [results](../results.md) has ours.
 """
