@@ -101,7 +101,8 @@ WORDS = """### Words on this page
   [DCL](https://arxiv.org/abs/2110.06848) are other losses that change SupCon's denominator."""
 CLAIMS = """## Which claims hold
 
-*Open* means that our runs cannot decide. The table leaves out claims that are untested. For claims of the paper, an
+*Open* means that our runs cannot decide, *untested* that at least one setting of the claim never ran. The table leaves
+out what is untested. For claims of the paper, an
 empty last cell means the paper's setting. The paper does not name the encoder and batch size of its figure 3; we assume
 a ResNet-50 and 128 views.
 
@@ -109,12 +110,13 @@ a ResNet-50 and 128 views.
 RULES = """
 ### Limits of these verdicts
 
-**Batch norm.** On one GPU, contune by default trains ResNets with its own batch-norm kernels (engine `fused`). The
-ResNet runs above used these kernels; the oldest used the engine `compile`. We also ran TCL {num} times, on {seeds}
+**Batch norm.** An engine (`run.engine`) is a way to run training steps. On one GPU, contune trains ResNets with the
+engine `fused`, its own batch-norm kernels. The runs above on CIFAR-100 and Fashion-MNIST used them, the oldest
+`compile`, in which PyTorch's compiler fuses batch norm. We also ran TCL {num} times, on {seeds}
 seeds, with the engines `graph` and `eager`, which use PyTorch's kernels ([engines](../results/engines)). The rows on
 engines compare them with the other runs. {torchs} We left the runs with these two engines out after seeing TCL's
-accuracies; only the rows on engines use them. In one of them, and in one of TCL's runs that count above, we had changed
-the batch norm by hand.
+accuracies; only the rows on engines use them. In one of these runs we had changed the batch norm by hand; in one of
+TCL's runs that count above, the addition and ReLU.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.
@@ -131,16 +133,16 @@ CIFAR-100 (1.4 without labels) and 0.6 on Fashion-MNIST.
 - *Beats*, and also *helps*, *drops*, *scores below*, *raises the accuracy*, *is more accurate*: judged by each measure
   that the row names. Reproduced if every interval lies above 0, partly if some do, not reproduced if every interval
   lies below 0. In the paper's own setting, an interval that contains 0 counts like one below 0 if it lies below the
-  gain that the paper reports. If a measure's protocol changed, only runs with one protocol count, and only if every
-  seed has one; otherwise the measure does not count.
+  gain that the paper reports. If the protocol of a measure changed, the runs of one protocol count if they cover all
+  seeds; otherwise the measure does not count.
 - *Beats by 0.93 points*, *by 1.2 points*: partly reproduced if the interval lies above 0 but below this gain.
-- *At every batch size* and the like: the interval is that over the settings. Of two pairs, the one that fits the claim
-  less must pass.
+- *At every batch size* and the like: the interval is that over the settings. With two settings, the less favorable one
+  must pass.
 - *Beats cross-entropy*: cross-entropy has its own classifier and no full probe. So three comparisons must agree: full
   probe against classifier, kNN, and fast probe.
 - *Match*, *similar accuracy*, *give SupCon's accuracy*: reproduced if the interval lies within ± 0.5 points, for our
   own claims within ± 0.3. Not reproduced if the difference exceeds that margin and the interval excludes 0.
-- *No better*, *does not help much*: the same, but the first may be far worse. The margin is 0.3 on Fashion-MNIST.
+- *A is no better than B*, *does not help much*: the same, but A may be much worse. The margin is 0.3 on Fashion-MNIST.
 - *Every k1*, *small values of k1*: the k1 that fits the claim least must pass.
 - *Reaches*: reproduced down to 0.5 points below the paper's number, partly down to 1.5 points.
 - Gradients are means over training. *Raises*: larger at every step of k1 or k2. *Lags*: below 95 % of SupCon's.
@@ -149,7 +151,7 @@ CIFAR-100 (1.4 without labels) and 0.6 on Fashion-MNIST.
   over 99.9 % of all positives have a larger gradient than SupCon's, and otherwise open.
 - *On par*: TCL reaches the median of the other methods.
 - *Open*: some setting never ran, or no rule applies, for example because the interval contains 0.
-- For our own claims, *reproduced* reads *holds*.
+- For our hypotheses, *reproduced* reads *holds*.
 
 `contune experiment verdicts` prints this table."""
 ACCURACIES = """## Supervised training
@@ -160,7 +162,7 @@ The last column has the paper's number for the same data, encoder, batch and epo
 DIGITS = """## Smoke tests on handwritten digits
 
 These experiments run on a CPU in minutes. They check the code and say little about photos. On digits, TCL with k1 = 500
-is not better than SupCon, and TCL without labels is below the median of the other methods. Two of our own claims are
+is not better than SupCon, and TCL without labels is below the median of the other methods. Two of our hypotheses are
 about digits: that the paper's k1 = 5000 also beats SupCon there, and that automatic k1 and k2 match values chosen by
 hand.
 """
@@ -193,14 +195,15 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**A small and fast loss.** TCL of {ours['n']:,} embeddings takes {ours['ms']:.1f} ms and "
-        f"{ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. The formula of the paper's code takes "
+        f"{ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. The paper's code takes at least "
         f"{papers['ratio']:.0f} times as long and {papers['peak_bytes'] / 2**30:.0f} GiB.",
-        f"**Fast training.** One H200 trains a ResNet-18 on {round(1e6 / us_per_view, -2):,.0f} augmented views of "
-        "32×32 pixels per second.",
+        f"**Fast training.** One H200 trains a ResNet-18 on {round(1e6 / us_per_view, -2):,.0f} augmented 32×32 views "
+        "per second (256 a step).",
         f"**Fast augmentation.** On two CPU cores, our AutoAugment is {torchvision['ratio']:.1f} times as fast as "
         "torchvision's with two workers.",
         f"**Baselines included.** TCL, {len(METHODS) - len(ROWS)} other supervised losses and {len(ROWS) - 1} "
-        "self-supervised methods share encoder, augmentation and probes. Every accuracy has a file in `results/`.",
+        "self-supervised methods share encoder, augmentation and evaluation. Every accuracy here has a file in "
+        "`results/`.",
     )
 
 
@@ -225,16 +228,17 @@ def verdict(findings: Sequence[Finding], runs: Results, page: str = "") -> str:
                 text = gap.signed
                 name = verdicts.measure(pair, column).partition(" against ")[0]
                 cells[name] = f"**{text}**" if abs(gap.mean) > (gap.half or 0.0) else text
-        cells |= {"difference": each.claim.headline, "seeds": f"{each.num_seeds}"}
+        counts = re.findall(r"\d+", each.claim.runs) or dict.fromkeys(f"{row.num_seeds}" for row in pair)
+        cells |= {"difference": each.claim.headline, "seeds": (" × " if each.claim.runs else " and ").join(counts)}
         rows.append(list(cells.values()))
     gains = Counter(each.verdict for each in findings if each.claim.text.startswith("TCL beats SupCon"))
-    counts = ", ".join(f"{gains[name]} {name}" for name in (REPRODUCED, PARTLY, NOT, OPEN) if gains[name])
-    papers = f"{summary(findings)[0]} Of the {gains.total()} that TCL beats SupCon: {counts}."
+    verbs = {name: "is" if gains[name] == 1 else "are" for name in (REPRODUCED, PARTLY, NOT, OPEN) if gains[name]}
+    found = " and ".join(f"{gains[name]} {verb} {name}" for name, verb in verbs.items())
+    papers = f"{summary(findings)[0]} Of {gains.total()} claims that TCL beats SupCon, {found}."
     torchs = torchs_norm(runs)
     norm = (
-        "**Batch norm.** The rows above use contune's batch norm. With PyTorch's, TCL − SupCon is "
-        f"{torchs['difference']} by the full probe{torchs['unlike']}. We [left these runs "
-        f"out]({page}#limits-of-these-verdicts) after seeing that."
+        f"**Batch norm.** The CIFAR-100 rows use fused batch norm. {torchs['short']} is {torchs['difference']} by the "
+        f"full probe. We [left runs with PyTorch's batch norm out]({page}#limits-of-these-verdicts) after seeing them."
     )
     claims = f"**The paper's claims.** {papers} [All verdicts]({page}#which-claims-hold)."
     answer = next((ANSWERS[each.verdict] for each in shown), "We do not know yet.")
@@ -358,9 +362,9 @@ def torchs_norm(results: Results) -> dict[str, str]:
             f"SupCon never ran with these two engines, so we do not know the cause. By the full probe, TCL with them "
             f"minus SupCon with the others is {difference}."
         )
-    unlike = "" if own[SUPCON].results else " (SupCon not repeated)"
+    both = "With PyTorch's, TCL − SupCon" if own[SUPCON].results else "TCL with PyTorch's minus SupCon with fused"
     numbers = {"num": str(len(tcl.results)), "seeds": str(tcl.num_seeds)}
-    return {**numbers, "torchs": text, "difference": difference, "unlike": unlike}
+    return {**numbers, "torchs": text, "difference": difference, "short": both}
 
 
 def folded(title: str, text: str) -> str:

@@ -25,7 +25,7 @@ from contune.experiments.plan import Experiment, Outcome, Results
 from contune.report.statistics import FEW, Spread
 
 REPRODUCED, PARTLY, NOT, OPEN = "reproduced", "partly reproduced", "not reproduced", "open"
-OURS = "our claim"
+OURS = "our hypothesis"
 OF_OURS = {REPRODUCED: "holds", PARTLY: "holds in part", NOT: "does not hold", OPEN: "open"}
 NOT_RUN, INCOMPARABLE = "a setting never ran", "not compared, as runs had different protocols"
 LOWER = ("Cross-entropy", "cross-entropy")  # within a sentence
@@ -136,13 +136,13 @@ def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
     """
     verdicts, texts = list[str](), list[str]()
     shown, which = rows, ""
-    compared_with = {lower.row.title for _, lower in _pairs(rows)}
+    one_row = any(len({pair[side].row.title for pair in _pairs(rows)}) == 1 for side in (0, 1))
     for column in claim.columns:
         gaps = gaps_of(rows, column)
         if not gaps:
             texts.append(f"{measure(rows, column)} {INCOMPARABLE}")
             continue
-        if len(gaps) > 1 and (len(gaps) < FEW or len(compared_with) == 1):  # if all with one row: not independent
+        if len(gaps) > 1 and (len(gaps) < FEW or one_row):  # pairs that share a row are not independent
             pairs = zip(gaps, _pairs(rows), strict=True)
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
             which = f", the smallest difference{_places(rows)}"
@@ -350,7 +350,7 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced ({single} with one seed, {elsewhere} in other "
-        f"settings than the paper's), {partly} partly and {not_} not; {open_} are open, {missing[0]} of them untested.",
-        f"Of {len(ours)} claims of our own, {hold} hold, {in_part} hold in part and {fail} do not hold; {undecided} "
+        f"settings), {partly} partly and {not_} not; {open_} are open, {missing[0]} of them untested.",
+        f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not hold; {undecided} "
         f"are open, {missing[1]} of them untested.",
     )

@@ -11,9 +11,9 @@ from contune.experiments.tables import markdown_table
 
 INTRODUCTION = """# Commands
 
-Here you can look up every command with its arguments and options; `contune COMMAND --help` says the same. Bad input ends a command with one sentence and exit code 2; `check` and `doctor`
-exit with 1 if they find an error. A bug ends a command with code 1 and the name of a traceback file. `contune --debug
-COMMAND` prints the traceback.
+Here you can look up every command with its arguments and options; `contune COMMAND --help` says the same. Bad input
+ends a command with one sentence and exit code 2; `check` and `doctor` exit with 1 if they find an error. A bug ends a
+command with code 1 and the name of a traceback file. `contune --debug COMMAND` prints the traceback.
 """
 
 

@@ -12,9 +12,9 @@ from contune.settings import describe
 INTRODUCTION = """# Settings
 
 Here you can look up every setting and its default. On the command line a setting is a word `KEY=VALUE`:
-`contune train digits optim.epochs=40 method.k1=500 method.k2=1`. The last part of a key is enough where only one setting
-has it: `epochs=40`. A recipe is a complete set of settings; the defaults below apply
-to what a recipe does not name. Write `none` for no value, and `true` or `false`. Separate the values of a list by
+`contune train digits optim.epochs=40 method.k1=500 method.k2=1`. The last part of a key is enough where only one
+setting has it: `epochs=40`. A recipe is a complete set of settings; the defaults below apply to what a recipe does not
+name. Write `none` for no value, and `true` or `false`. Separate the values of a list by
 commas, or by semicolons if the values contain commas.
 
 A run saves its settings in `config.json`. You can resume it only with the same settings. Those marked ⚙ say where and
