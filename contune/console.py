@@ -149,7 +149,7 @@ def progress_of_many(names: Sequence[str]) -> Iterator[Callable[[int, ProgressUp
         TextColumn("{task.fields[unit]}"),
         MofNCompleteColumn(),
         time_left,
-        TextColumn("{task.fields[text]}"),
+        TextColumn("left  {task.fields[text]}"),
         console=Console(stderr=True),
         redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),  # output redirected to a file stays untouched
         disable=not on_terminal,
