@@ -27,12 +27,24 @@ _NAMES = {
     "contune.estimator": ("ContrastiveEncoder",),
     "contune.eval.retrieval": ("retrieval",),
     "contune.losses": (
-        "DCLLoss", "EpsSupInfoNCELoss", "NTXentLoss", "SINCERELoss", "SupConLoss", "TCLLoss", "dcl_loss",
-        "eps_supinfonce_loss", "npair_loss", "ntxent_loss", "sincere_loss", "supcon_loss", "tcl_loss", "triplet_loss",
+        "DCLLoss",
+        "EpsSupInfoNCELoss",
+        "NTXentLoss",
+        "SINCERELoss",
+        "SupConLoss",
+        "TCLLoss",
+        "dcl_loss",
+        "eps_supinfonce_loss",
+        "npair_loss",
+        "ntxent_loss",
+        "sincere_loss",
+        "supcon_loss",
+        "tcl_loss",
+        "triplet_loss",
     ),
     "contune.methods.base": ("encode_in_chunks",),
     "contune.models": ("load_encoder",),
-}  # fmt: skip
+}
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 

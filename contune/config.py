@@ -12,7 +12,7 @@ from contune import methods
 from contune.errors import UserError, check_known
 from contune.files import write_atomic
 from contune.methods import METHODS, find_method
-from contune.settings import assign, check, describe, one_of, ranged, split_assignment
+from contune.settings import annotations_of, check, describe, one_of, parse, ranged, split_assignment
 
 if TYPE_CHECKING:
     from contune.methods.base import Method
@@ -209,9 +209,17 @@ class RunConfig:
 
 
 MACHINE_SETTINGS = (
-    "run.device", "run.engine", "run.autotune", "run.log_every", "run.gradients", "run.checkpoint_seconds",
-    "run.on_nan", "run.loggers", "run.report", "data.workers",
-)  # fmt: skip
+    "run.device",
+    "run.engine",
+    "run.autotune",
+    "run.log_every",
+    "run.gradients",
+    "run.checkpoint_seconds",
+    "run.on_nan",
+    "run.loggers",
+    "run.report",
+    "data.workers",
+)
 """Settings that change where and how a run computes, not what. A run may be resumed with other values."""
 
 
@@ -249,7 +257,8 @@ class Config:
             keys.append(key)
             section, _, name = key.partition(".")
             if key != "method.name":
-                assign(self.method.settings if section == "method" else getattr(self, section), name, value, key)
+                own: Any = self.method.settings if section == "method" else getattr(self, section)
+                setattr(own, name, parse(value, annotations_of(own)[name], key))
         if "augment.policy" in keys and "augment.per_view" not in keys:
             self.augment.per_view = ()  # one policy for all views
         return self.check()

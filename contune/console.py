@@ -44,10 +44,6 @@ class Finding:
     mark: str
     text: str
 
-    @property
-    def is_bad(self) -> bool:
-        return self.mark == "✗"
-
 
 fine, advice = partial(Finding, "✓"), partial(Finding, "!")
 wrong, note = partial(Finding, "✗"), partial(Finding, " ")

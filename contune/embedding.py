@@ -138,7 +138,7 @@ def _embed(
     spec, autocast = encoder.spec, choose_autocast("auto", device)
 
     def read(images: ImageSet, labels: list[list[str]]) -> Iterator[tuple[str, list[str], Any]]:
-        images = images.as_seen_with(spec.resize, spec.bits, spec.ranges)
+        images = images.as_seen_by(spec)
         pixels = images.decode_all(spec.image_size, spec.channels, workers=workers, stop=stop)
         return zip(images.names, labels, pixels, strict=True)
 

@@ -108,15 +108,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def transform(self, X: Any) -> np.ndarray:
         """Features (N, D), float32, of images in any form that `fit` accepts and of any size."""
         check_is_fitted(self, "encoder_")
-        images, spec = open_memory(X).train, self.encoder_.spec
-        device = choose_device(self.device)
-        loader = build_loader(
-            images.as_seen_with(spec.resize, spec.bits, spec.ranges),
-            size=spec.image_size,
-            channels=spec.channels,
-            device=device,
-            resident_gib=Config().data.resident_gib,
-        )
+        images, spec, device = open_memory(X).train, self.encoder_.spec, choose_device(self.device)
+        loader = build_loader(images, spec, device, resident_gib=Config().data.resident_gib)
         with self._quiet(), progress("features", len(loader), unit="image") as advance:
             features_ND = extract_features(self.encoder_.backbone.to(device), loader, spec, advance=advance)
         return features_ND.cpu().numpy()

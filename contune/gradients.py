@@ -227,11 +227,9 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
     for line in (found["supcon"], own, *others):
         gradients = [line[f"{kind}{sign}_gradient"] for sign in SIGNS for kind in ("", "hard_")]
         shares = [line.get(name) for name in ("pushed_away_share", "theorem1_share")]
-        shown.append((
-            f"TCL k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon",
-            *(f"{value:.3g}" for value in gradients),
-            *("–" if share is None else f"{100 * share:.1f}" for share in shares),
-        ))  # fmt: skip
+        title = f"TCL k1={plots.number(line['k1'])} k2={line['k2']:g}" if "k1" in line else "SupCon"
+        percent = ["–" if share is None else f"{100 * share:.1f}" for share in shares]
+        shown.append((title, *(f"{value:.3g}" for value in gradients), *percent))
     return shown
 
 
@@ -264,19 +262,19 @@ def draw(found: dict[str, Any]) -> Figure:
         pairs.set_ylabel("pairs", rotation=0, ha="right", va="center", fontsize=9)
         for axes, knob, other in zip(sweeps, ("k1", "k2"), ("k2", "k1"), strict=True):
             lines = found[f"by_{knob}"]
+            values = [line[knob] for line in lines]
             axes.set_title(f"Mean gradient from {sign}s", loc="left", fontsize=10.5, color=INK)
             own, fixed = (plots.number(found["tcl"][name]) for name in (knob, other))
             axes.set_xlabel(f"{knob}, dotted: {own}  ({other} = {fixed})")
             for kind, dashes in (("hard", "-"), ("easy", "--")):
                 name = f"{kind}_{sign}_gradient"
-                axes.plot([line[knob] for line in lines], [line[name] for line in lines], color=tcl.color,
-                          linestyle=dashes, linewidth=1.8, marker=tcl.marker, markersize=3.5,
-                          label=f"TCL, {kind}")  # fmt: skip
+                look = {"color": tcl.color, "marker": tcl.marker, "markersize": 3.5, "linewidth": 1.8}
+                axes.plot(values, [line[name] for line in lines], **look, linestyle=dashes, label=f"TCL, {kind}")
                 level = {"color": supcon.color, "linestyle": dashes, "linewidth": 1.5, "label": f"SupCon, {kind}"}
                 axes.axhline(found["supcon"][name], **level)
             if knob == "k1":
                 axes.set_xscale("symlog", linthresh=1.0)
-                axes.set_xlim(-0.2, 1.8 * max(1.0, *(line[knob] for line in lines)))
+                axes.set_xlim(-0.2, 1.8 * max(1.0, *values))
                 axes.xaxis.set_major_formatter("{x:,g}")
                 axes.legend(frameon=False, fontsize=8.5)
             axes.axvline(found["tcl"][knob], color=MUTED, linewidth=0.8, linestyle=":")

@@ -81,11 +81,6 @@ def parse(value: Any, annotation: Any, key: str) -> Any:
     raise UserError(f"{key} must be {_KINDS.get(annotation, 'a list')}, got {str(value)[:80]!r}")
 
 
-def assign(settings: Any, name: str, value: Any, key: str) -> None:
-    """Set one field of a settings dataclass from text, or from a value that was saved as JSON."""
-    setattr(settings, name, parse(value, annotations_of(settings)[name], key))
-
-
 def annotations_of(settings: Any) -> dict[str, Any]:
     """The type of each field of a settings dataclass, given the class or an instance."""
     return {item.name: item.type for item in fields(settings)}

@@ -84,7 +84,7 @@ def test_images_worth_a_change(tmp_path: Path) -> None:
 def test_what_stops_a_run_is_the_last_finding(overrides: tuple[str, ...], words: str) -> None:
     found = findings(*overrides)
     assert found[0].text.startswith("machine: ")
-    assert [finding.is_bad for finding in found] == [*[False] * (len(found) - 1), True]
+    assert [finding.mark == "✗" for finding in found] == [*[False] * (len(found) - 1), True]
     assert words in found[-1].text
 
 

@@ -69,7 +69,7 @@ def _say_findings(findings: Iterable[Finding]) -> None:
     is_bad = False
     for finding in findings:
         say(f"{finding.mark} {finding.text}")
-        is_bad |= finding.is_bad
+        is_bad |= finding.mark == "✗"
     if is_bad:
         raise Exit(1)
 
@@ -142,10 +142,7 @@ def report(
 @app.command(rich_help_panel="Train")
 def tune(
     arguments: Arguments = None,
-    how: Annotated[
-        str,
-        Option(help="`search`: with Optuna; `paper`: the paper's procedure."),
-    ] = "search",
+    how: Annotated[str, Option(help="`search`: with Optuna; `paper`: the paper's procedure.")] = "search",
     trials: Annotated[int | None, Option(min=1, help="Total number of trials of a search.", show_default="16")] = None,
     epochs: Annotated[int | None, Option(min=1, help="Epochs of a trial.", show_default="a fifth, at least 10")] = None,
     parallel: Annotated[

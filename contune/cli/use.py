@@ -54,8 +54,7 @@ def embed(
 def search(
     run: Run,
     images: Annotated[
-        str,
-        Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False),
+        str, Argument(metavar="IMAGES", help="Images, or the file that `contune embed` wrote.", show_default=False)
     ],
     query: Annotated[str, Argument(metavar="QUERY", help="An image, or a folder of a few.", show_default=False)],
     k: Annotated[int, Option("-k", help="Number of images to find.")] = 10,

@@ -31,6 +31,7 @@ from contune.errors import UserError
 
 if TYPE_CHECKING:
     from contune.data.augment.simaugment import Crops
+    from contune.models.saved import EncoderSpec
 
 Batch = tuple[Tensor, Tensor | None]
 """uint8 images (B, C, H, W), or cropped views (V, B, C, H, W), and labels (B,), all on the device."""
@@ -74,9 +75,9 @@ class ImageSet:
             names=list(map(self.names.__getitem__, positions)),
         )
 
-    def as_seen_with(self, resize: str, bits: int, ranges: Ranges) -> "ImageSet":
-        """The same images, decoded with these settings of an encoder."""
-        return replace(self, cut=RESIZES[resize], bits=bits, ranges=ranges)
+    def as_seen_by(self, spec: "EncoderSpec") -> "ImageSet":
+        """The same images, decoded as for this encoder."""
+        return replace(self, cut=RESIZES[spec.resize], bits=spec.bits, ranges=spec.ranges)
 
     def pieces(self, index: int, cut: Cut, size: int | None, channels: int) -> np.ndarray:
         """uint8 (V, S, S, C): the pieces that `cut` chooses, each resized to a square of `size`.
@@ -263,15 +264,15 @@ def _end_with_parent() -> None:
 
 def build_loader(
     images: ImageSet,
-    *,
-    size: int,
-    channels: int,
+    spec: "EncoderSpec",
     device: torch.device,
+    *,
     resident_gib: float,
     workers: int | None = None,
     advance: Advance | None = None,
 ) -> "Loader":
     """All images on the device if they need at most `resident_gib`, else decoded as needed by `workers` processes."""
+    images, size, channels = images.as_seen_by(spec), spec.image_size, spec.channels
     if len(images) * channels * size * size <= resident_gib * 2**30:
         return ResidentLoader(images.resident(size, channels, advance, workers).to(device), images.labels)
     return StreamLoader(images, size=size, channels=channels, device=device, workers=workers)

@@ -72,13 +72,7 @@ def extract_features(
 
 @torch.no_grad()
 def knn_scores(
-    train_ND: Tensor,
-    labels_N: Tensor,
-    test_MD: Tensor,
-    num_classes: int,
-    *,
-    k: int = 20,
-    temperature: float = 0.1,
+    train_ND: Tensor, labels_N: Tensor, test_MD: Tensor, num_classes: int, *, k: int = 20, temperature: float = 0.1
 ) -> Tensor:
     """(M, K) votes: the k training images of highest cosine similarity s, each voting exp(s / temperature).
 

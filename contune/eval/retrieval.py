@@ -20,13 +20,7 @@ BLOCK_PAIRS, GPU_PAIRS = 2**24, 2**28
 
 @torch.no_grad()
 def retrieval(
-    embeddings: Any,
-    labels: Any,
-    queries: Any = None,
-    query_labels: Any = None,
-    *,
-    every: int = 1,
-    nmi: bool = True,
+    embeddings: Any, labels: Any, queries: Any = None, query_labels: Any = None, *, every: int = 1, nmi: bool = True
 ) -> dict[str, float]:
     """Measure retrieval by cosine similarity, in per cent: recall@1, recall@5, recall@10, map@r, r_precision, nmi.
 
@@ -86,11 +80,9 @@ def retrieval(
                 num_relevant_B1 = num_relevant_Q[rows_B, None]
                 hits_Bk = (hits_Bk & (rank_k <= num_relevant_B1)).double()
                 precision_Bk = hits_Bk.cumsum(dim=1).div_(rank_k)
-                sums += torch.stack([
-                    *recalls,
-                    (precision_Bk.mul_(hits_Bk) / num_relevant_B1).sum(),
-                    (hits_Bk / num_relevant_B1).sum(),
-                ])  # fmt: skip
+                average_precision = (precision_Bk.mul_(hits_Bk) / num_relevant_B1).sum()
+                r_precision = (hits_Bk / num_relevant_B1).sum()
+                sums += torch.stack([*recalls, average_precision, r_precision])
     finally:
         torch.set_float32_matmul_precision(precision)
     shares = (100 * sums / len(kept)).tolist()

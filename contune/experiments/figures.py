@@ -46,7 +46,7 @@ def methods_figure(experiment: Experiment, outcomes: Sequence[Outcome]) -> Figur
         if each.results and not each.row.is_baseline:
             style = method_style(each.results[0]["method"])
         for source, value in each.row.reported.items():
-            _mark(axes, value, y, sources[source], filled=False)
+            _mark(axes, value, y, sources[source])
         if not each.collapsed():  # far to the left of everything of interest
             _marks(axes, each, y - 0.12, style, LINEAR)
             _marks(axes, each, y + 0.2, style._replace(marker="|"), KNN)
@@ -193,29 +193,37 @@ def _panels(num: int, height: float) -> tuple[Figure, list[Axes]]:
 
 
 def _mark(
-    axes: Axes, value: float, place: float, style: MethodStyle, half: Any = None, width: float = THICK, *,
-    filled: bool = True, vertical: bool = False,
-) -> None:  # fmt: skip
-    """An accuracy at a place of the other axis; `half` is its interval, as matplotlib's errorbar takes it."""
+    axes: Axes, value: float, place: float, style: MethodStyle, half: Any = None, *, vertical: bool = False
+) -> None:
+    """An accuracy at a place of the other axis, hollow without `half`, its interval as matplotlib's errorbar takes it.
+
+    The interval over images has two sides, and a thin bar.
+    """
     x, y = (place, value) if vertical else (value, place)
-    bar = {"yerr" if vertical else "xerr": half, "elinewidth": width, "mfc": style.color if filled else "none"}
-    axes.errorbar(x, y, color=style.color, marker=style.marker, zorder=3 + filled, **bar)
+    face, width = "none" if half is None else style.color, THIN if isinstance(half, list) else THICK
+    bar = {"yerr" if vertical else "xerr": half, "elinewidth": width, "mfc": face}
+    axes.errorbar(x, y, color=style.color, marker=style.marker, zorder=3 + (half is not None), **bar)
 
 
 def _marks(
-    axes: Axes, outcome: Outcome, place: float, style: MethodStyle, column: str = TOP1, *,
-    papers: float | None = None, vertical: bool = False,
-) -> None:  # fmt: skip
+    axes: Axes,
+    outcome: Outcome,
+    place: float,
+    style: MethodStyle,
+    column: str = TOP1,
+    *,
+    papers: float | None = None,
+    vertical: bool = False,
+) -> None:
     """Our accuracy with its interval over seeds, of fewer than three over images; the paper's at the place `papers`."""
     if (spread := outcome.accuracy(column)) is not None:
         half: Any = spread.shown
         if half is None:
             low, high = wilson_interval(spread.mean, outcome.scores(column)[0]["num_images"])
             half = [[max(0.0, spread.mean - low)], [max(0.0, high - spread.mean)]]
-        width = THIN if spread.shown is None else THICK
-        _mark(axes, spread.mean, place, style, half, width, vertical=vertical)
+        _mark(axes, spread.mean, place, style, half, vertical=vertical)
     if papers is not None and PAPER in outcome.row.reported:
-        _mark(axes, outcome.row.reported[PAPER], papers, style, filled=False, vertical=vertical)
+        _mark(axes, outcome.row.reported[PAPER], papers, style, vertical=vertical)
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -261,9 +269,9 @@ def _bar_handles(outcomes: Sequence[Outcome], column: str = TOP1) -> list[Line2D
 
 def _with_legend(figure: Figure, title: str, handles: Sequence[Line2D | Patch]) -> Figure:
     """Title and legend on top, flush left."""
+    look: Any = {"frameon": False, "labelcolor": MUTED, "fontsize": 9, "handletextpad": 0.5, "columnspacing": 1.4}
     legend = figure.legend(
-        handles=list(handles), title=fill(title, 66), loc="outside upper left", ncols=3, frameon=False,
-        labelcolor=MUTED, fontsize=9, handletextpad=0.5, columnspacing=1.4, alignment="left",
-    )  # fmt: skip
+        handles=list(handles), title=fill(title, 66), loc="outside upper left", ncols=3, alignment="left", **look
+    )
     legend.get_title().set(fontsize=13, fontweight="bold")
     return figure

@@ -243,10 +243,9 @@ def _facts(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     for name in FACTS_OF_RUNS:
         found = dict.fromkeys(str(result[name]) for _, result in trained if result.get(name))
         notes += [f"{name.replace('_', ' ')}: {', '.join(found)}."] if found else []
-    for row, result in trained:
-        note = result.get("note", "")
-        parts = [part for part in note.split("; ") if part.startswith("changed")]
-        notes += [f"{row}, {Path(result['file']).stem}: {part}." for part in parts]
-    if {result.get("note", "") for _, result in trained} == {note}:  # of all runs
-        notes += [f"{part}." for part in note.split("; ") if part and "shared" not in part]
+    remarks = [result.get("note", "").split("; ") for _, result in trained]
+    for (row, result), parts in zip(trained, remarks, strict=True):
+        notes += [f"{row}, {Path(result['file']).stem}: {part}." for part in parts if part.startswith("changed")]
+    if trained and all(parts == remarks[0] for parts in remarks):  # of all runs
+        notes += [f"{part}." for part in remarks[0] if part and "shared" not in part]
     return notes

@@ -93,10 +93,18 @@ def tcl_loss(
     the embeddings comes out as NaN.
     """
     return dispatch.pair_loss(
-        z, labels, tcl_settings(temperature, k1, k2, r),
-        positives=positives, candidates=candidates, candidate_labels=candidate_labels, normalize=normalize,
-        reduction=reduction, backend=backend, precision=precision, distributed=distributed,
-    )  # fmt: skip
+        z,
+        labels,
+        tcl_settings(temperature, k1, k2, r),
+        positives=positives,
+        candidates=candidates,
+        candidate_labels=candidate_labels,
+        normalize=normalize,
+        reduction=reduction,
+        backend=backend,
+        precision=precision,
+        distributed=distributed,
+    )
 
 
 def supcon_loss(

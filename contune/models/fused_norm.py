@@ -60,27 +60,29 @@ _FUSED: dict[type[nn.Module], type[nn.Module]] = {
     _resnet.ResNet: _ResNet,
 }
 _PLAIN = {
-    nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.Identity, nn.Sequential, nn.MaxPool2d, nn.Linear,
+    nn.Conv2d,
+    nn.BatchNorm2d,
+    nn.ReLU,
+    nn.Identity,
+    nn.Sequential,
+    nn.MaxPool2d,
+    nn.Linear,
     timm.layers.SelectAdaptivePool2d,
-}  # fmt: skip
+}
 """What these consist of, unless attention, dropout or a blur stands between convolution, batch-norm and ReLU."""
-
-
-def has_norms_to_fuse(model: nn.Module) -> bool:
-    """Whether all parts of the ResNets in `model` can be fused. If only some can, compiling is faster."""
-    return bool(_parts_to_fuse(model))
 
 
 def fuse_norms(model: nn.Module) -> None:
     """Makes the plain ResNets of timm in `model` use `FusedNorm`. Weights and their names stay."""
-    for part in _parts_to_fuse(model):
+    for part in parts_to_fuse(model):
         part.__class__ = _FUSED[type(part)]
         for norm in part.modules():
             if type(norm) is nn.BatchNorm2d:
                 norm.__class__ = FusedNorm
 
 
-def _parts_to_fuse(model: nn.Module) -> list[nn.Module]:
+def parts_to_fuse(model: nn.Module) -> list[nn.Module]:
+    """The parts of all ResNets in `model`; none if only some can be fused, because compiling is then faster."""
     parts = [module for module in model.modules() if isinstance(module, tuple(_FUSED))]
     plain = (type(part) in _FUSED and {*map(type, part.children())} <= _PLAIN for part in parts)
     return parts if HAS_TRITON and all(plain) else []

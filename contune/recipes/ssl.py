@@ -121,11 +121,15 @@ def recipe(data: str, name: str) -> Config:
             augment=AugmentConfig(policy=views[0], views=len(views), per_view=views if len(set(views)) > 1 else ()),
             model=ModelConfig(encoder="resnet18"),
             optim=OptimConfig(
-                name=row.optimizer, epochs=EPOCHS[data], batch_images=256, lr=row.lr, weight_decay=row.weight_decay,
+                name=row.optimizer,
+                epochs=EPOCHS[data],
+                batch_images=256,
+                lr=row.lr,
+                weight_decay=row.weight_decay,
                 warmup_epochs=10,
             ),
             eval=EvalConfig(linear="fast", online=True),
-        )  # fmt: skip
+        )
     return config.override([*(row.settings or (f"method.name={name}",)), *differing])
 
 

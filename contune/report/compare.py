@@ -155,12 +155,9 @@ def accuracy_rows(groups: Sequence[Group]) -> tuple[tuple[str, ...], list[tuple[
     columns, rows = columns_of(groups), []
     for group in groups:
         seconds = [run.result["seconds"] for run in group.runs if run.result is not None]
-        rows.append((
-            group.title,
-            *(str(group.accuracy(column) or "–") for column in columns),
-            ", ".join(str(run.config.run.seed) for run in group.runs),
-            duration(sum(seconds) / len(seconds)) if seconds else "–",
-        ))  # fmt: skip
+        seeds = ", ".join(str(run.config.run.seed) for run in group.runs)
+        took = duration(sum(seconds) / len(seconds)) if seconds else "–"
+        rows.append((group.title, *(str(group.accuracy(column) or "–") for column in columns), seeds, took))
     return ("Runs", *(f"{title}, %" for title in columns.values()), "Seeds", "Training"), rows
 
 

@@ -8,13 +8,12 @@ import re
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image
 from torch import Tensor
@@ -45,15 +44,10 @@ def render(template: str, kind: str, title: str, **values: Any) -> str:
 
 @cache
 def _templates() -> Environment:
-    folder = resources.files("contune.report")
-    found = Environment(
-        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    found.globals.update(
-        as_text=as_text, duration=duration, plural=plural, shorten=shorten,
-        thumbnail=thumbnail, wilson_interval=wilson_interval, measures=measures,
-    )  # fmt: skip
+    files = PackageLoader("contune.report", ".")
+    found = Environment(loader=files, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    functions = (as_text, duration, plural, shorten, thumbnail, wilson_interval)
+    found.globals.update({each.__name__: each for each in functions}, measures=measures)
     return found
 
 

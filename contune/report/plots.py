@@ -70,9 +70,9 @@ def curves(runs: Sequence[Logged], *, num_terms: float = 0.0) -> list[dict[str, 
                 y_N = np.array(points.get(prefix + name, ()), dtype=float) * (100 if title.endswith("%") else 1)
                 drawn_N = np.isfinite(y_N)
                 if drawn_N.any():
-                    axes.plot(np.array(points["epoch"])[drawn_N], y_N[drawn_N], color=color, linewidth=1.7,
-                              linestyle=(0, dash) if dash else "-", marker=marker,
-                              markersize=4.0 if drawn_N.sum() <= 12 else 0.0, label=label)  # fmt: skip
+                    look: Any = {"color": color, "linewidth": 1.7, "linestyle": (0, dash) if dash else "-"}
+                    look |= {"marker": marker, "markersize": 4.0 if drawn_N.sum() <= 12 else 0.0}
+                    axes.plot(np.array(points["epoch"])[drawn_N], y_N[drawn_N], label=label, **look)
                     bold = bold or number(np.nanmax(y_N) if name == "lr" else y_N[drawn_N][-1])
             if not axes.lines or name.startswith("supcon_"):
                 continue
@@ -80,8 +80,8 @@ def curves(runs: Sequence[Logged], *, num_terms: float = 0.0) -> list[dict[str, 
                 level, words = log(num_terms), f"{num_terms:,.0f}"
                 meaning += f" Dashed: ln {words}. A loss that stays there has not learned."
                 axes.axhline(level, color=MUTED, linewidth=1.1, linestyle=(0, DASHED), zorder=1)
-                axes.annotate(f"ln {words}", (1, level), (0, 3), xycoords=axes.get_yaxis_transform(), ha="right",
-                              textcoords="offset points", fontsize=8.5, color=MUTED)  # fmt: skip
+                look = {"ha": "right", "va": "bottom", "fontsize": 8.5, "color": MUTED}
+                axes.text(1, level, f"ln {words}", transform=axes.get_yaxis_transform(), **look)
             elif len(axes.lines) > len(runs):
                 axes.legend(frameon=False, fontsize=8.5, labelcolor=MUTED)
             axes.set_xlabel("epoch")

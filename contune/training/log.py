@@ -25,9 +25,13 @@ from contune.files import atomic_file, sync, write_atomic
 METRICS = "metrics.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 CURVES = (
-    "loss", "positive_gradient", "negative_gradient", "supcon_positive_gradient", "supcon_negative_gradient",
+    "loss",
+    "positive_gradient",
+    "negative_gradient",
+    "supcon_positive_gradient",
+    "supcon_negative_gradient",
     "theorem1_share",
-)  # fmt: skip
+)
 """What result.json keeps of metrics.jsonl."""
 INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
 

@@ -184,11 +184,7 @@ def build_result(
 ) -> dict[str, Any]:
     """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
     config = setup.config
-    result: dict[str, Any] = {
-        "method": config.method.name,
-        "data": config.data.name,
-        "encoder": config.model.encoder,
-    }
+    result: dict[str, Any] = {"method": config.method.name, "data": config.data.name, "encoder": config.model.encoder}
     for column in (LINEAR, KNN, CLASSIFIER):
         if score := judged_by({"measures": found.scores}, column):
             for key in ("top1", "top5", MAP, "protocol"):

@@ -1,7 +1,7 @@
 """From a config to the parts of a run: data on the device, augmentation, encoder, method, the order of images."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from contune.console import plural, progress
 from contune.data import ImageSet, load_dataset
 from contune.data.augment import Augmenter, OwnTransform, Transform, build_policy
 from contune.data.datasets import no_such_place
-from contune.data.images import Dataset, Loader, Splits, build_loader
+from contune.data.images import Dataset, Loader, Splits, Traits, build_loader
 from contune.data.memory import MEMORY
 from contune.data.sampler import balanced_batches, shares, shuffled_order
 from contune.device import Autocast, autocast_dtype, choose_autocast, choose_device
@@ -53,17 +53,9 @@ class Setup:
     own: Own
 
     def loader(self, images: ImageSet, title: str) -> Loader:
-        data = self.config.data
+        gib, workers = self.config.data.resident_gib, self.config.data.workers
         with progress(title, len(images), unit="image") as advance:
-            return build_loader(
-                images.as_seen_with(self.spec.resize, self.spec.bits, self.spec.ranges),
-                size=self.spec.image_size,
-                channels=self.spec.channels,
-                device=self.device,
-                resident_gib=data.resident_gib,
-                workers=data.workers,
-                advance=advance,
-            )
+            return build_loader(images, self.spec, self.device, resident_gib=gib, workers=workers, advance=advance)
 
     def augmenter(self, policies: Sequence[str] = ()) -> Augmenter:
         """A view by each policy, by default the config's own; views with the same text are computed together."""
@@ -106,12 +98,11 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
     torch.backends.cudnn.deterministic = True
     if spec is None:
         model = config.model
-        seen = EncoderSpec(
-            encoder=model.encoder, stem=model.stem, norm=model.norm, image_size=dataset.image_size,
-            channels=dataset.channels, mean=dataset.mean, std=dataset.std,
-        )  # fmt: skip
         if weights is not None:
-            seen = weights.spec
+            seen = replace(weights.spec, bits=dataset.bits, ranges=dataset.ranges)
+        else:
+            traits: Any = {trait.name: getattr(dataset, trait.name) for trait in fields(Traits)}
+            seen = EncoderSpec(encoder=model.encoder, stem=model.stem, norm=model.norm, **traits)
         channels = config.data.channels or dataset.channels
         # Gray and color images become what the weights have seen, unless data.channels says otherwise.
         if config.data.channels is None and {channels, seen.channels} <= {1, 3}:
@@ -121,10 +112,8 @@ def open_setup(config: Config, spec: EncoderSpec | None = None, own: Own | None 
         mean, std = (dataset.mean, dataset.std) if channels != seen.channels else (seen.mean, seen.std)
         if channels != len(mean):
             mean, std = (sum(mean) / len(mean),) * channels, (sum(std) / len(std),) * channels
-        spec = replace(
-            seen, image_size=config.data.image_size or seen.image_size, channels=channels, mean=mean, std=std,
-            resize=config.data.resize, bits=dataset.bits, ranges=dataset.ranges,
-        )  # fmt: skip
+        size = config.data.image_size or seen.image_size
+        spec = replace(seen, image_size=size, channels=channels, mean=mean, std=std, resize=config.data.resize)
     dtype = autocast_dtype(config.run.precision, device)
     return Setup(
         config=config,

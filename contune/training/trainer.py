@@ -6,6 +6,7 @@ resumes exactly, and any number of processes sees the same views.
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,59 +39,57 @@ class Trainer:
     def __init__(
         self, setup: Setup, method: Method, loader: Loader, folder: RunFolder, val_loader: Loader | None = None
     ) -> None:
-        config, augment = setup.config, setup.config.augment
+        config = setup.config
+        augment, optim, run = config.augment, config.optim, config.run
         self.setup, self.method, self.loader, self.folder = setup, method, loader, folder
-        self.val_loader, self.optim, self.run = val_loader, config.optim, config.run
-        if val_loader is None and (self.optim.patience or self.run.keep == "best"):
+        self.val_loader, self.optim, self.run = val_loader, optim, run
+        if val_loader is None and (optim.patience or run.keep == "best"):
             raise UserError("optim.patience and run.keep=best need eval.every, labels and a validation split")
         self.best: dict[str, float] = {"accuracy": -1.0, "epoch": 0, "num_worse": 0}
         """The best validation so far, and how many have followed it."""
         self.best_weights: dict[str, Tensor] = {}
-        self.step, self.seconds, self.lr = 0, 0.0, self.optim.lr
+        self.step, self.seconds, self.lr = 0, 0.0, optim.lr
         num_rows = local_batch(config, len(loader))
         self.rows = slice(distributed.rank() * num_rows, (distributed.rank() + 1) * num_rows)
         """This process's part of every batch."""
         self.steps_per_epoch = len(epoch_indices(config, len(loader), loader.labels_N, epoch=0))
-        self.num_steps = self.steps_per_epoch * self.optim.epochs
-        self.log_every = self.run.log_every or min(USUAL_INTERVAL, max(1, self.num_steps // LINES_OF_A_CURVE))
+        self.num_steps = self.steps_per_epoch * optim.epochs
+        self.log_every = run.log_every or min(USUAL_INTERVAL, max(1, self.num_steps // LINES_OF_A_CURVE))
         self.generator = torch.Generator(setup.device)
         self.augmenter, self.mix = setup.augmenter(), None
         if augment.mix != "none":
             self.mix = Mix(augment.mix, augment.mix_alpha, augment.mix_probability, setup.num_classes)
         num_views = len(self.augmenter.policies)
-        self.views_per_step = self.optim.batch_images * num_views
+        self.views_per_step = optim.batch_images * num_views
         fusable = False
         if engine.can_capture(setup.device):
-            from contune.models.fused_norm import fuse_norms, has_norms_to_fuse  # a CPU has no use for it
+            from contune.models.fused_norm import fuse_norms, parts_to_fuse  # a CPU has no use for it
 
-            fusable = has_norms_to_fuse(method)
+            fusable = bool(parts_to_fuse(method))
         self.engine = engine.choose_engine(
-            self.run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable,
-            in_chunks=self.optim.micro_batch > 0,
-        )  # fmt: skip
+            run.engine, device=setup.device, num_steps=self.num_steps, fusable=fusable, in_chunks=optim.micro_batch > 0
+        )
         if self.engine.fused:
             fuse_norms(method)
         self.model = distributed.wrap(method, setup.device)
         if self.engine.compiled:
             self.model = engine.compiled(self.model)
         rates = None
-        if self.optim.layer_decay < 1 or self.optim.freeze_epochs:
-            rates = layer_rates(method.encoder, self.optim.layer_decay)
-        numbers = {"lr": self.optim.lr, "momentum": self.optim.momentum, "weight_decay": self.optim.weight_decay}
-        self.optimizer = build_optimizer(
-            method, self.optim.name, constant=method.constant_rate, encoder_rates=rates, **numbers
-        )
+        if optim.layer_decay < 1 or optim.freeze_epochs:
+            rates = layer_rates(method.encoder, optim.layer_decay)
+        numbers = {"lr": optim.lr, "momentum": optim.momentum, "weight_decay": optim.weight_decay}
+        constant = method.constant_rate
+        self.optimizer = build_optimizer(method, optim.name, constant=constant, encoder_rates=rates, **numbers)
         changed: list[engine.Part] = [method, self.optimizer]
         self.probe: OnlineProbe | None = None
         if config.eval.online and loader.labels_N is not None:
             self.probe = OnlineProbe(method.num_features, setup.num_classes, setup.device, multilabel=method.multilabel)
             changed += [self.probe.classifier, self.probe.optimizer]
         self.watch = Watch(
-            method, self.run.on_nan, num_views=num_views, views_per_step=self.views_per_step,
-            gradients=self.run.gradients,
-        )  # fmt: skip
+            method, run.on_nan, num_views=num_views, views_per_step=self.views_per_step, gradients=run.gradients
+        )
         self.run_step: engine.Step = self._step
-        if self.run.on_nan == "skip":
+        if run.on_nan == "skip":
             self.run_step = engine.undoable(self._step, changed)
         if self.engine.captured:
             self.run_step = engine.CapturedStep(self.run_step, self.generator)
@@ -136,10 +135,8 @@ class Trainer:
         share = torch.zeros((), device=self.setup.device)
         if distributed.is_main():
             loaders, setup, asked = (self.loader, self.val_loader), self.setup, self.setup.config.eval
-            share += validation_accuracy(
-                self.method.encoder, *loaders, setup.spec, autocast=setup.autocast,
-                num_classes=setup.num_classes, k=asked.knn_k, temperature=asked.knn_temperature,
-            )  # fmt: skip
+            knn: Any = {"num_classes": setup.num_classes, "k": asked.knn_k, "temperature": asked.knn_temperature}
+            share += validation_accuracy(self.method.encoder, *loaders, setup.spec, autocast=setup.autocast, **knn)
         accuracy = distributed.total(share).item()
         self.best["num_worse"] += 1
         if accuracy > self.best["accuracy"]:
@@ -152,9 +149,14 @@ class Trainer:
         """One step on a batch; the host does not wait for it."""
         optim = self.optim
         self.lr = learning_rate(
-            self.step, schedule=optim.schedule, lr=optim.lr, steps_per_epoch=self.steps_per_epoch,
-            epochs=optim.epochs, warmup_epochs=optim.warmup_epochs, final_lr=optim.final_lr,
-        )  # fmt: skip
+            self.step,
+            schedule=optim.schedule,
+            lr=optim.lr,
+            steps_per_epoch=self.steps_per_epoch,
+            epochs=optim.epochs,
+            warmup_epochs=optim.warmup_epochs,
+            final_lr=optim.final_lr,
+        )
         epoch = self.step / self.steps_per_epoch
         set_learning_rate(self.optimizer, self.lr, frozen=epoch < optim.freeze_epochs)
         self.method.set_time(epoch, optim.epochs)

@@ -17,6 +17,7 @@ from contune.data.augment.simaugment import Crops
 from contune.data.images import Batch, Loader, ResidentLoader, StreamLoader, build_loader
 from contune.data.sampler import mixed_generator
 from contune.errors import UserError
+from contune.models import EncoderSpec
 from contune.training.log import MetricsLog
 
 CPU = torch.device("cpu")
@@ -32,8 +33,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_loader(folder: Path, resident_gib: float, workers: int = 0) -> Loader:
-    dataset = load_dataset(str(folder), test_fraction=0.0)
-    return build_loader(dataset.train, size=8, channels=3, device=CPU, resident_gib=resident_gib, workers=workers)
+    images = load_dataset(str(folder), test_fraction=0.0).train
+    spec = EncoderSpec(encoder="", stem="", norm="", image_size=8, channels=3, mean=(0,) * 3, std=(1,) * 3)
+    return build_loader(images, spec, CPU, resident_gib=resident_gib, workers=workers)
 
 
 def assert_same(ours: list[Batch], theirs: list[Batch]) -> None:
@@ -90,8 +92,7 @@ def test_cropped_views_are_cut_out_of_the_whole_pictures(photos: Path, cropped: 
         assert torch.equal(labels_B, images.labels[indices_B])
         for sample, index in enumerate(indices_B.tolist()):
             height, width = images.decode(index, None, 3).shape[1:]
-            assert height == width
-            assert height > 8
+            assert height == width > 8
             pieces = images.pieces(index, partial(crops.pieces, sample), 8, 3)
             expected = torch.from_numpy(pieces).permute(0, 3, 1, 2)
             assert torch.equal(views_VBCHW[:, sample], expected)
@@ -116,8 +117,7 @@ def run(photos: Path) -> tuple[str, ...]:
 
 
 def test_a_streamed_run_that_is_stopped_resumes_exactly(photos: Path, tmp_path: Path) -> None:
-    write = MetricsLog.write
-    stop_at = 5
+    write, stop_at = MetricsLog.write, 5
 
     def write_until(self: MetricsLog, step: int, values: dict[str, float]) -> None:
         if step == stop_at:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from contune.device import timm
 from contune.models import build_encoder
-from contune.models.fused_norm import FusedNorm, fuse_norms, has_norms_to_fuse
+from contune.models.fused_norm import FusedNorm, fuse_norms, parts_to_fuse
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SIDES = {"resnet-mini": 9, "bottlenecks": 33}
@@ -105,7 +105,7 @@ def two_of(name: str) -> tuple[nn.Module, nn.Module]:
         plain = build_encoder(name, image_size=16)
     plain = plain.to(DEVICE, memory_format=torch.channels_last)
     fused = deepcopy(plain)
-    assert has_norms_to_fuse(fused)
+    assert parts_to_fuse(fused)
     fuse_norms(fused)
     return plain, fused
 
@@ -124,12 +124,12 @@ def test_every_norm_is_fused_and_weight_names_and_evaluation_stay(name: str) -> 
 
 def test_other_networks_are_left_alone() -> None:
     attentive = timm.create_model("seresnet18" if timm.is_model("seresnet18") else "resnetrs50", num_classes=0)
-    assert not has_norms_to_fuse(attentive)
+    assert not parts_to_fuse(attentive)
     fuse_norms(attentive)
     blocks = [block for stage in (attentive.layer1, attentive.layer2) for block in stage]
     assert all(type(block) in (timm.models.resnet.BasicBlock, timm.models.resnet.Bottleneck) for block in blocks)
     grouped = build_encoder("resnet18", norm="group")
-    assert not has_norms_to_fuse(grouped)
-    assert not has_norms_to_fuse(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)))
+    assert not parts_to_fuse(grouped)
+    assert not parts_to_fuse(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)))
     fuse_norms(grouped)
     assert not any(isinstance(module, FusedNorm) for module in grouped.modules())
