@@ -351,6 +351,6 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced ({single} with one seed, {elsewhere} in other "
         f"settings), {partly} partly and {not_} not; {open_} are open, {missing[0]} of them untested.",
-        f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not hold; {undecided} "
-        f"are open, {missing[1]} of them untested.",
+        f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not; {undecided} are "
+        f"open, {missing[1]} of them untested.",
     )
