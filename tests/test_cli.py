@@ -65,20 +65,45 @@ def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -
     folder, printed = digits_run
     names = {path.name.partition(".tfevents")[0] for path in folder.iterdir()}
     assert names == {
-        "config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html",
-        "classifier.safetensors", "events.out",
-    }  # fmt: skip
+        "config.json",
+        "metrics.jsonl",
+        "checkpoint.pt",
+        "encoder.safetensors",
+        "result.json",
+        "report.html",
+        "classifier.safetensors",
+        "events.out",
+    }
     result = read_json(folder / "result.json")
     assert result["linear_top1"] > 80
     assert result["knn_top1"] > 70
     assert {
-        "linear_protocol", "knn_protocol", "seconds", "views_per_second", "versions", "seed", "git_revision",
-        "hardware", "split", "epochs", "measures", "method", "data", "encoder", "config", "finished",
-    } <= result.keys()  # fmt: skip
+        "linear_protocol",
+        "knn_protocol",
+        "seconds",
+        "views_per_second",
+        "versions",
+        "seed",
+        "git_revision",
+        "hardware",
+        "split",
+        "epochs",
+        "measures",
+        "method",
+        "data",
+        "encoder",
+        "config",
+        "finished",
+    } <= result.keys()
     assert [line["step"] for line in read_lines(folder)] == [4, 8, 10]
     assert [measure["name"] for measure in result["measures"]] == [
-        "linear-fast", "knn", "start-linear-fast", "start-knn", "pixels-linear-fast", "pixels-knn",
-    ]  # fmt: skip
+        "linear-fast",
+        "knn",
+        "start-linear-fast",
+        "start-knn",
+        "pixels-linear-fast",
+        "pixels-knn",
+    ]
     for measure in result["measures"]:
         assert f"{measure['top1']:.2f}" in printed
         assert printed.count(measure["protocol"]) == (not measure["name"].startswith(("pixels-", "start-")))

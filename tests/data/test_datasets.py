@@ -188,8 +188,18 @@ def test_imagenet100(tmp_path: Path) -> None:
 # Broken files: real images of which one in twenty is broken in one of ten ways.
 
 NUM, EVERY = 200, 20
-TRAINING = ("images", "data.image_size=8", "data.channels=1", "model.encoder=resnet-mini", "augment.policy=digits",
-            "optim.batch_images=32", "optim.epochs=1", "run.log_every=1", *PLAIN, "eval.linear=none")  # fmt: skip
+TRAINING = (
+    "images",
+    "data.image_size=8",
+    "data.channels=1",
+    "model.encoder=resnet-mini",
+    "augment.policy=digits",
+    "optim.batch_images=32",
+    "optim.epochs=1",
+    "run.log_every=1",
+    *PLAIN,
+    "eval.linear=none",
+)
 Places = tuple[Path, Path, dict[str, str]]
 
 

@@ -132,8 +132,10 @@ def test_photos_are_compared_by_probe_neighbors_and_retrieval() -> None:
 def test_many_seeds_have_scipys_paired_interval_for_every_two() -> None:
     experiment = find_experiment("ci")
     values = {
-        "Cross-entropy": [70.0, 71.0, 69.5, 70.2], "SupCon": [74.5, 75.5, 74.7, 74.2], "TCL": [75.1, 75.9, 75.6, 74.9],
-    }  # fmt: skip
+        "Cross-entropy": [70.0, 71.0, 69.5, 70.2],
+        "SupCon": [74.5, 75.5, 74.7, 74.2],
+        "TCL": [75.1, 75.9, 75.6, 74.9],
+    }
     outcomes = [
         Outcome(row, tuple(made_up_result(row, seed, linear=x, knn=x - 1) for seed, x in enumerate(values[row.method])))
         for row in experiment.rows

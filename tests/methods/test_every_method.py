@@ -23,9 +23,16 @@ def build(name: str, **knobs: object) -> Method:
     """With a small encoder without batch-norm; training runs have real ones."""
     torch.manual_seed(0)
     encoder = nn.Sequential(
-        nn.Conv2d(1, 16, 3, stride=2, padding=1), nn.GroupNorm(4, 16), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1),
-        nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(128, 256), nn.ReLU(),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, stride=2, padding=1),
+        nn.GroupNorm(4, 16),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(128, 256),
+        nn.ReLU(),
+    )
     method_class = find_method(name)
     settings = small_heads(name) | SMALL.get(name, {}) | knobs
     return method_class(encoder, 256, NUM_CLASSES, method_class.Settings(**settings))

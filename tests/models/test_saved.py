@@ -21,9 +21,14 @@ from contune.models.saved import (
 )
 
 SPEC = EncoderSpec(
-    encoder="resnet-mini", stem="auto", norm="batch", image_size=16, channels=3,
-    mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7),
-)  # fmt: skip
+    encoder="resnet-mini",
+    stem="auto",
+    norm="batch",
+    image_size=16,
+    channels=3,
+    mean=(0.1, 0.2, 0.3),
+    std=(0.5, 0.6, 0.7),
+)
 
 
 def trained(spec: EncoderSpec = SPEC) -> ImageEncoder:

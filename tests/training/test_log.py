@@ -164,9 +164,13 @@ def flipped(content: bytes) -> bytes:
 
 
 DAMAGES: list[Callable[[bytes], bytes]] = [
-    flipped, lambda content: content[: len(content) // 3], lambda content: b"", lambda content: content[:-1],
-    lambda content: bytes(len(content)), lambda content: b"PK\x03\x04 a broken archive",
-]  # fmt: skip
+    flipped,
+    lambda content: content[: len(content) // 3],
+    lambda content: b"",
+    lambda content: content[:-1],
+    lambda content: bytes(len(content)),
+    lambda content: b"PK\x03\x04 a broken archive",
+]
 
 
 def test_the_newest_is_loaded_and_the_previous_kept(folder: Path) -> None:

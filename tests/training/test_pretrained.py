@@ -60,9 +60,14 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("source", "word"),
-    [("nowhere", "neither a file"), ("notes.pt", "no state dict"), ("other.pt", "model.encoder"),
-     ("resnet18", "list_pretrained"), ("resnet18.no_such_tag", "resnet18.no_such_tag")],
-)  # fmt: skip
+    [
+        ("nowhere", "neither a file"),
+        ("notes.pt", "no state dict"),
+        ("other.pt", "model.encoder"),
+        ("resnet18", "list_pretrained"),
+        ("resnet18.no_such_tag", "resnet18.no_such_tag"),
+    ],
+)
 def test_weights_that_cannot_be_loaded(source: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.pt").write_text("not a state dict")
