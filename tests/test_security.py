@@ -112,11 +112,3 @@ def test_what_an_encoder_says_of_itself_is_checked(change: dict[str, Any], tmp_p
         save_file(tensors, file, metadata={"contune": text})
         with pytest.raises(UserError):
             load_encoder(file)
-
-
-def test_a_run_folder_with_a_hostile_name_is_a_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "<img src=x onerror=alert(1)> $(touch harm)"
-    outcome = contune("train", *RUN, "run.loggers=none", "--out", folder)
-    assert outcome.code == 0, outcome.err
-    assert "<img src=x" not in (folder / "report.html").read_text(encoding="utf-8")
-    assert [path.name for path in tmp_path.iterdir()] == [folder.name]

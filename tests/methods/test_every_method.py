@@ -175,8 +175,3 @@ def test_momentum_copies_follow_on_a_cosine(method_name: str, share: float, mome
     method.after_step(output)
     for old, leader, new in zip(before, leaders, copy.parameters(), strict=True):
         torch.testing.assert_close(new, momentum * old + (1 - momentum) * leader.detach(), rtol=1e-5, atol=1e-6)
-
-
-def test_an_unknown_method_names_the_nearest() -> None:
-    with pytest.raises(UserError, match="simclr"):
-        find_method("simcrl")

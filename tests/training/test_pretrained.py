@@ -135,14 +135,6 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     assert torch.load(checkpoint)["step"] == step
 
 
-@pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])
-def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...], tmp_path: Path) -> None:
-    refused = contune("train", *QUICK, "data.val_fraction=0", *settings, "--out", tmp_path / "run")
-    assert refused.code == 2
-    assert "validation split" in refused.err
-    assert not (tmp_path / "run").exists()
-
-
 # Honest endings
 
 
