@@ -116,13 +116,11 @@ def test_save_and_load(fitted: ContrastiveEncoder, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "parameters", "word"),
     [
-        (DIGITS[:9] * 1.0, None, {}, "between 0 and 1"),
         (DIGITS[:9].astype(int), None, {}, "int64"),
         (DIGITS[0], None, {}, "shape"),
         ([Image.fromarray(DIGITS[0]), 3], None, {}, "item 1"),
         ("nowhere/", None, {}, "nowhere"),
         (DIGITS[:9], LABELS[:9], {}, "batch_images=32"),
-        (DIGITS[:9], LABELS[:8], {}, "inconsistent"),
         (DIGITS[:9], LABELS[:9] + 0.5, {}, "label type"),
         (DIGITS[:64], None, {"method": "supcon"}, "labels"),
         (DIGITS[:40], LABELS[:40], {"image_size": 0}, "image_size"),

@@ -242,7 +242,6 @@ def test_a_real_search_resumes_and_is_never_written_over(tmp_path: Path) -> None
         (["digits", "optim.epochs=0"], "--epochs"),
         (["digits", "--out", "notes.txt"], "is a file"),
         (["digits", "--out", "notes.txt/tune"], "Not a directory"),
-        (["images", "data.path=nowhere"], "nowhere"),
         (["images-ssl", "data.path=photos", "--how", "paper"], "labels"),
     ],
 )

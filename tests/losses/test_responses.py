@@ -240,9 +240,6 @@ def test_at_k1_0_and_k2_1_tcl_is_supcon(seed: int, tau: float) -> None:
     ("arguments", "word"),
     [
         ({"temperature": 0.0}, "temperature"),
-        ({"k1": -1.0}, "k1"),
-        ({"k2": float("inf")}, "k2"),
-        ({"labels": None}, "labels"),
         ({"labels": torch.zeros(2).long()}, "labels"),
         ({"hard": 0.6}, "hard"),
         ({"z": np.ones((3, 2))}, "embeddings"),
