@@ -8,10 +8,20 @@ from pathlib import Path
 import pytest
 
 LONGEST = (
-    "test_fused.py", "test_trainer.py", "test_resume.py", "test_many.py", "test_pretrained.py", "test_export.py",
-    "test_edges.py", "test_augment_kernels.py", "test_plan.py", "test_site_snippets.py", "test_session.py",
-    "test_golden.py", "test_two_processes.py",
-)  # fmt: skip
+    "test_fused.py",
+    "test_trainer.py",
+    "test_resume.py",
+    "test_many.py",
+    "test_pretrained.py",
+    "test_export.py",
+    "test_edges.py",
+    "test_augment_kernels.py",
+    "test_plan.py",
+    "test_site_snippets.py",
+    "test_session.py",
+    "test_golden.py",
+    "test_two_processes.py",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -25,16 +25,15 @@ def small_method(name: str, **settings: Any) -> Method:
     return method(encoder, int(encoder.num_features), 4, method.Settings(**settings))  # type: ignore[arg-type]  # timm models carry an int
 
 
-def write_run(folder: Path, *, seed: int = 0, classifier: bool = True) -> Path:
+def write_run(folder: Path, *, seed: int = 0) -> Path:
     spec = replace(SPEC, channels=3, mean=(0.5,) * 3, std=(0.25,) * 3)
     torch.manual_seed(seed)
     backbone = spec.build()
     folder.mkdir(parents=True)
     save_encoder(folder / "encoder.safetensors", backbone, spec)
-    if classifier:
-        linear = torch.nn.Linear(int(backbone.num_features), len(CLASSES))  # type: ignore[arg-type]  # timm models carry an int
-        made = Classifier(weight_KD=linear.weight, bias_K=linear.bias, class_names=CLASSES, measure="linear-fast")
-        save_classifier(folder / CLASSIFIER_FILE, made)
+    linear = torch.nn.Linear(int(backbone.num_features), len(CLASSES))  # type: ignore[arg-type]  # timm models carry an int
+    made = Classifier(weight_KD=linear.weight, bias_K=linear.bias, class_names=CLASSES, measure="linear-fast")
+    save_classifier(folder / CLASSIFIER_FILE, made)
     return folder
 
 

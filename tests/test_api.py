@@ -26,10 +26,16 @@ NUM = 100
 X = (load_digits().images[:NUM] * 255 / 16).round().astype(np.uint8)
 Y = load_digits().target[:NUM]
 SETTINGS: dict[str, Any] = {
-    "data.image_size": 8, "augment.policy": "digits", "optim.epochs": 2, "optim.batch_images": 32,
-    "run.loggers": (), "run.report": False, "eval.start": False, "eval.linear": "none",
+    "data.image_size": 8,
+    "augment.policy": "digits",
+    "optim.epochs": 2,
+    "optim.batch_images": 32,
+    "run.loggers": (),
+    "run.report": False,
+    "eval.start": False,
+    "eval.linear": "none",
     "run.log_every": 1,
-}  # fmt: skip
+}
 SMALL = SETTINGS | {"model.encoder": "resnet-mini"}
 FEATURES = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=list("0123456789"))})
 
@@ -237,11 +243,16 @@ def test_a_run_is_trained_further_on_the_schedule_of_all_its_epochs(by_command: 
     optim, steps = Config.load(tmp_path / "four" / "config.json").optim, len(before) // 2
     expected = [
         learning_rate(
-            step, schedule=optim.schedule, lr=optim.lr, steps_per_epoch=steps, epochs=4,
-            warmup_epochs=optim.warmup_epochs, final_lr=optim.final_lr,
+            step,
+            schedule=optim.schedule,
+            lr=optim.lr,
+            steps_per_epoch=steps,
+            epochs=4,
+            warmup_epochs=optim.warmup_epochs,
+            final_lr=optim.final_lr,
         )
         for step in range(2 * steps, 4 * steps)
-    ]  # fmt: skip
+    ]
     assert [line["lr"] for line in lines[2 * steps :]] == pytest.approx(expected)
     again = contune("train", "--continue", by_command, "optim.epochs=4", "--out", tmp_path / "four")
     assert "already finished" in again.out

@@ -8,8 +8,6 @@ import pytest
 import torch
 from command_line import PLAIN, Outcome, contune, read_json, read_lines, start, train
 from pictures import write_classes, write_flat, write_picture
-from PIL import Image
-from sklearn.datasets import load_digits
 
 import contune as library
 from contune.cli import app
@@ -26,19 +24,6 @@ def succeed(*arguments: str | Path) -> Outcome:
     outcome = contune(*arguments)
     assert outcome.code == 0, outcome.err
     return outcome
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits as files: 20 images in each of two class folders."""
-    folder = tmp_path_factory.mktemp("photos")
-    digits = load_digits()
-    for number in range(100):
-        if digits.target[number] < 2:
-            path = folder / f"digit{digits.target[number]}" / f"{number}.png"
-            path.parent.mkdir(exist_ok=True)
-            Image.fromarray((digits.images[number] * 15.9).astype("uint8")).save(path)
-    return folder
 
 
 def test_version_and_recipes() -> None:
@@ -65,20 +50,45 @@ def test_train_writes_every_file_of_the_contract(digits_run: tuple[Path, str]) -
     folder, printed = digits_run
     names = {path.name.partition(".tfevents")[0] for path in folder.iterdir()}
     assert names == {
-        "config.json", "metrics.jsonl", "checkpoint.pt", "encoder.safetensors", "result.json", "report.html",
-        "classifier.safetensors", "events.out",
-    }  # fmt: skip
+        "config.json",
+        "metrics.jsonl",
+        "checkpoint.pt",
+        "encoder.safetensors",
+        "result.json",
+        "report.html",
+        "classifier.safetensors",
+        "events.out",
+    }
     result = read_json(folder / "result.json")
     assert result["linear_top1"] > 80
     assert result["knn_top1"] > 70
     assert {
-        "linear_protocol", "knn_protocol", "seconds", "views_per_second", "versions", "seed", "git_revision",
-        "hardware", "split", "epochs", "measures", "method", "data", "encoder", "config", "finished",
-    } <= result.keys()  # fmt: skip
+        "linear_protocol",
+        "knn_protocol",
+        "seconds",
+        "views_per_second",
+        "versions",
+        "seed",
+        "git_revision",
+        "hardware",
+        "split",
+        "epochs",
+        "measures",
+        "method",
+        "data",
+        "encoder",
+        "config",
+        "finished",
+    } <= result.keys()
     assert [line["step"] for line in read_lines(folder)] == [4, 8, 10]
     assert [measure["name"] for measure in result["measures"]] == [
-        "linear-fast", "knn", "start-linear-fast", "start-knn", "pixels-linear-fast", "pixels-knn",
-    ]  # fmt: skip
+        "linear-fast",
+        "knn",
+        "start-linear-fast",
+        "start-knn",
+        "pixels-linear-fast",
+        "pixels-knn",
+    ]
     for measure in result["measures"]:
         assert f"{measure['top1']:.2f}" in printed
         assert printed.count(measure["protocol"]) == (not measure["name"].startswith(("pixels-", "start-")))
@@ -95,11 +105,12 @@ def test_the_default_folder_is_named_after_recipe_and_settings(tmp_path: Path, m
     assert len(name) == len("digits-ce-") + 8
 
 
-def test_eval_changes_the_protocol(digits_run: tuple[Path, str], photos: Path) -> None:
+def test_eval_changes_the_protocol(digits_run: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = digits_run
     printed = succeed("eval", folder, "eval.linear=paper", "eval.linear_epochs=1", "eval.knn_k=3").out
     assert "full probe" in printed
     assert "k=3, T=0.1" in printed
+    photos = write_classes(tmp_path / "photos", gray=True)
     assert "kNN" in succeed("eval", folder, "data.name=images", f"data.path={photos}").out
 
 
@@ -160,7 +171,6 @@ WRONG = [
     ("train method.name=tlc", "did you mean tcl"),
     ("train model.encoder=resnet19", "resnet19"),
     ("train augment.policy=autoagument", "did you mean autoaugment"),
-    ("train run.device=gpu", "run.device=auto"),
     ("train run.device=meta", "run.device=auto"),
     ("train data.image_size=100000", "8192"),
     ("train data.name=images", "data.path"),
@@ -170,6 +180,8 @@ WRONG = [
     ("train optim.batch_images=9999", "898 training images"),
     ("train optim.balance=weights method.name=simclr", "one label"),
     ("train eval.split=val", "data.val_fraction"),
+    ("train optim.patience=2", "validation split"),
+    ("train run.keep=best eval.every=1", "validation split"),
     ("train --parallel 2", "--seeds"),
     ("train --seeds 0,x", "whole number"),
     ("train --seeds -1", "--seeds"),

@@ -125,8 +125,14 @@ def test_a_number_may_be_a_word_and_a_config_may_lack_a_setting() -> None:
 def test_differences_are_named_and_machine_settings_are_none() -> None:
     other = Config().override(["method.name=supcon", "optim.lr=0.3", "run.log_every=7", "data.workers=1"])
     assert Config().differences(other) == [
-        "method.k1", "method.k2", "method.name", "method.r", "method.supervised", "method.variant", "optim.lr",
-    ]  # fmt: skip
+        "method.k1",
+        "method.k2",
+        "method.name",
+        "method.r",
+        "method.supervised",
+        "method.variant",
+        "optim.lr",
+    ]
     assert Config().differences(Config()) == []
 
 

@@ -9,8 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md", "benchmarks/README.md", "docs/results.md",
-)  # fmt: skip
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "results/README.md",
+    "benchmarks/README.md",
+    "docs/results.md",
+)
 
 
 @pytest.fixture

@@ -75,7 +75,6 @@ def test_images_worth_a_change(tmp_path: Path) -> None:
     ("overrides", "words"),
     [
         (("augment.policy=digits rotation=999",), "rotation"),
-        (("optim.batch_images=9999",), "898 training images"),
         (("augment.views=1", "method.supervised=false"), "no positives"),
         (("data.name=images", "data.path=nowhere"), "nowhere"),
         (("run.device=gpu",), "run.device=auto"),

@@ -137,7 +137,6 @@ def test_labels_are_class_folders(tmp_path: Path, files: tuple[str, ...], labels
         ("half.parquet", {}, "not a complete parquet file"),
         ("photos", {"broken": "ignore"}, "ignore"),
         ("photos", {"batch": 0}, "batch=0"),
-        ("photos", {"device": "gpu"}, "gpu"),
         ("photos", {"device": "meta"}, "meta"),
         ("~nosuchuser/photos", {}, "no file or folder"),
     ],

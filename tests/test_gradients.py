@@ -92,7 +92,6 @@ def test_the_weights_are_the_trained_ones(place: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("run", "arguments", "word"),
     [
-        ("nowhere", (), "not a run folder"),
         ("digits-ce", (), "cross-entropy"),
         ("digits", ("method.name=simclr",), "method.name"),
         ("digits", ("method.projector_dim=64",), "weights"),

@@ -5,7 +5,6 @@ import pytest
 from contune.config import Config
 from contune.data import DATASETS
 from contune.data.augment import build_policy
-from contune.methods import METHODS, find_method
 from contune.models.encoders import check_encoder_name
 from contune.recipes import RECIPES, summary
 
@@ -60,13 +59,3 @@ def test_supervised_runs_are_those_of_appendix_b1(data: str, epochs: int) -> Non
         {"method.k1", "method.k2", "method.name", "method.r", "method.supervised", "method.variant"}
         | ({"optim.lr"} if lr_tcl != lr_supcon else set())
     )
-
-
-def test_every_method_without_labels_has_a_recipe_for_a_cpu() -> None:
-    methods = {name for name in METHODS if not find_method(name).Settings().needs_labels}
-    for method in {*methods, "tcl-ssl"}:
-        config = RECIPES[f"digits-{method}"]()
-        assert config.method.name == method.removesuffix("-ssl")
-        assert f"cifar100-{method}" in RECIPES
-        assert (config.data.name, config.model.encoder) == ("digits", "resnet-mini")
-        assert not config.method.settings.needs_labels

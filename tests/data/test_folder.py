@@ -45,17 +45,6 @@ def test_a_class_of_trains_is_a_class(tmp_path: Path) -> None:
     assert folder_splits(tmp_path).class_names == ("car", "plane", "train")
 
 
-def test_flat_files_have_no_labels(tmp_path: Path) -> None:
-    for number in range(10):
-        write_png(tmp_path / f"{number}.png", random_pixels(number))
-    dataset = load_dataset(str(tmp_path), test_fraction=0.3)
-    assert dataset.test is not None
-    assert dataset.train.labels is None
-    assert dataset.test.labels is None
-    assert dataset.class_names == ()
-    assert (len(dataset.train), len(dataset.test)) == (7, 3)
-
-
 def test_deep_files_odd_suffixes_and_hidden_ones(tmp_path: Path) -> None:
     write_png(tmp_path / "a" / "deep" / "deeper" / "1.PNG", random_pixels(0))
     write_png(tmp_path / "b" / "2.png", random_pixels(1))

@@ -110,10 +110,21 @@ def test_crops_do_not_depend_on_workers_first_step_or_rank(photos: Path, cropped
 
 def run(photos: Path) -> tuple[str, ...]:
     return (
-        "images", f"data.path={photos}", "data.resident_gib=0", "data.image_size=8", "model.encoder=resnet-mini",
-        "augment.policy=simaugment", "optim.batch_images=2", "optim.epochs=3", "optim.lr=1e-3", "model.norm=group",
-        "data.test_fraction=0", "run.log_every=1", "run.checkpoint_seconds=0", "eval.linear=none",
-    )  # fmt: skip
+        "images",
+        f"data.path={photos}",
+        "data.resident_gib=0",
+        "data.image_size=8",
+        "model.encoder=resnet-mini",
+        "augment.policy=simaugment",
+        "optim.batch_images=2",
+        "optim.epochs=3",
+        "optim.lr=1e-3",
+        "model.norm=group",
+        "data.test_fraction=0",
+        "run.log_every=1",
+        "run.checkpoint_seconds=0",
+        "eval.linear=none",
+    )
 
 
 def test_a_streamed_run_that_is_stopped_resumes_exactly(photos: Path, tmp_path: Path) -> None:

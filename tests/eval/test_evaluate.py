@@ -136,8 +136,11 @@ def test_several_labels_per_image() -> None:
 def test_the_classifier_that_is_kept(evaluations: dict[str, Evaluation]) -> None:
     kept = {linear: found.classifier for linear, found in evaluations.items()}
     assert {linear: one and one.measure for linear, one in kept.items()} == {
-        "fast": "linear-fast", "paper": "linear", "authors": "linear-fast", "none": None,
-    }  # fmt: skip
+        "fast": "linear-fast",
+        "paper": "linear",
+        "authors": "linear-fast",
+        "none": None,
+    }
     trained = nn.Linear(256, 2)
     found = run(linear="fast", classifier=trained)
     assert names(found)[:3] == ["linear-fast", "knn", "classifier"]

@@ -5,7 +5,7 @@ import pytest
 from contune.config import Config
 from contune.experiments import EXPERIMENTS, find_experiment
 from contune.experiments.figures import FIGURES
-from contune.experiments.plan import CROSS_ENTROPY, PAPER, TCL, PlanRow
+from contune.experiments.plan import PAPER, TCL, PlanRow
 from contune.experiments.tables import TABLES
 
 
@@ -36,8 +36,6 @@ def test_every_experiment_is_complete(name: str) -> None:
 def test_table_1_is_the_papers_with_the_recipes_of_each_data_set() -> None:
     found = configs("table1")
     assert {config.data.name for config in found.values()} == {"cifar10", "cifar100", "fmnist", "imagenet100"}
-    assert found[CROSS_ENTROPY, "CIFAR-100"].optim.epochs == 150
-    assert found[TCL, "CIFAR-100"].optim.epochs == 100
     assert row("table1", "TCL, CIFAR-100").reported == {PAPER: 79.8}
     assert configs("table1-250")[TCL, "CIFAR-100"].optim.epochs == 200
     classes = configs("table1", "data.classes=list.txt").values()

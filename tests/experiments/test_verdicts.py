@@ -8,7 +8,7 @@ from made_up import made_up_outcome
 
 from contune.eval.measures import KNN
 from contune.experiments import find_experiment, verdicts
-from contune.experiments.plan import Outcome, read_results
+from contune.experiments.plan import Outcome
 from contune.experiments.verdicts import NOT, OPEN, PARTLY, REPRODUCED, TESTS, Claim, find_all, read_claims
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -102,13 +102,3 @@ def test_gradients_are_compared_on_the_same_batches() -> None:
         return verdicts.response(claim(), rows, key="positive_gradient")[0]
 
     assert [rises(1.0, 1.1, 1.2), rises(1.0, 1.3, 1.2), rises(1.2, 1.1)] == [REPRODUCED, PARTLY, NOT]
-
-
-def test_a_verdict_counts_every_run_and_names_its_files() -> None:
-    findings = find_all(CLAIMS, read_results(RESULTS))
-    (finding,) = [each for each in findings if each.claim.text == "TCL beats SupCon on CIFAR-100 with a ResNet-18."]
-    assert [len(paths) for paths in finding.files.values()] >= [8, 7]
-    assert finding.number.endswith(" seeds each)")
-    assert not any(path.name.startswith("graph") for paths in finding.files.values() for path in paths)
-    assert "full probe" in finding.number
-    assert "±" in finding.number

@@ -99,8 +99,12 @@ def test_another_format_replaces_the_files_of_the_first(hub: Hub, run: Path, tmp
     assert "license:" not in hub.repos["me/birds"]["README.md"].decode().split("---")[1]
     push(export_run(run, "timm", tmp_path / "two")[0], "me/birds")
     assert hub.repos["me/birds"].keys() == {
-        ".gitattributes", "README.md", "config.json", "model.safetensors", "photo.png",
-    }  # fmt: skip
+        ".gitattributes",
+        "README.md",
+        "config.json",
+        "model.safetensors",
+        "photo.png",
+    }
     with pytest.raises(UserError, match="is public"):
         push(tmp_path / "two", "me/birds", private=True)
 

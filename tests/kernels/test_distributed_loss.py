@@ -32,9 +32,12 @@ PARTITIONS = ((5, 5, 5), (7, 0, 6))
 """Rows of each rank, equally and unequally many; one has none."""
 CASES = list(product(PARTITIONS, LOSSES, ("mean", "sum", "none")))
 BY_KERNELS = [
-    ("auto", "high"), ("sincere", "high"), ("dcl, label matrix", "high"), ("tcl", "fast"),
+    ("auto", "high"),
+    ("sincere", "high"),
+    ("dcl, label matrix", "high"),
+    ("tcl", "fast"),
     ("tcl, label matrix", "fast"),
-]  # fmt: skip
+]
 NUM_FOR_MEMORY, NUM_FOR_KERNELS = 240, 42
 Found = dict[tuple[Any, ...], list[Tensor]]
 

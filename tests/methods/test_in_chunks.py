@@ -14,8 +14,16 @@ from contune.methods import METHODS
 from contune.models import EncoderSpec
 
 LABELS_N = torch.arange(24) % 4
-RUN = ("digits", "optim.epochs=1", "data.val_fraction=0.8", "optim.batch_images=32", "run.log_every=1",
-       "eval.linear=none", "model.norm=group", "optim.lr=1e-5")  # fmt: skip
+RUN = (
+    "digits",
+    "optim.epochs=1",
+    "data.val_fraction=0.8",
+    "optim.batch_images=32",
+    "run.log_every=1",
+    "eval.linear=none",
+    "model.norm=group",
+    "optim.lr=1e-5",
+)
 QUICK = ("tcl", "byol")
 
 

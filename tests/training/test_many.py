@@ -21,9 +21,14 @@ from contune.training import many
 from contune.training.many import Job, default_parallel, run_many
 
 SETTINGS = (
-    "optim.epochs=2", "data.val_fraction=0.9", "optim.batch_images=16", "run.log_every=1", "run.checkpoint_seconds=0",
-    "eval.linear=none", *PLAIN,
-)  # fmt: skip
+    "optim.epochs=2",
+    "data.val_fraction=0.9",
+    "optim.batch_images=16",
+    "run.log_every=1",
+    "run.checkpoint_seconds=0",
+    "eval.linear=none",
+    *PLAIN,
+)
 
 
 Results = tuple[list[Job], list[dict[str, Any]]]
@@ -131,8 +136,11 @@ def test_the_command_makes_a_job_of_each_seed(tmp_path: Path, monkeypatch: pytes
     contune("train", "digits", "optim.lr=0.3", "--seeds", "0,5", "--out", "table")
     fingerprint = RECIPES["digits"]().override(["run.seed=5"]).fingerprint()
     assert [str(job.folder) for job in seen] == [
-        "runs/digits", f"runs/digits-{fingerprint}", "table/seed0", "table/seed5",
-    ]  # fmt: skip
+        "runs/digits",
+        f"runs/digits-{fingerprint}",
+        "table/seed0",
+        "table/seed5",
+    ]
     assert [job.config.run.seed for job in seen] == [0, 5, 0, 5]
     assert seen[3].config.optim.lr == 0.3
 

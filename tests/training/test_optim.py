@@ -23,8 +23,11 @@ def test_lars_is_timms_over_several_steps() -> None:
     matrices, vectors = ([p for p in theirs.parameters() if (p.dim() > 1) == many] for many in (True, False))
     reference = TimmLars(
         [{"params": matrices, "weight_decay": 1e-2}, {"params": vectors, "weight_decay": 0.0}],
-        lr=0.4, momentum=0.9, trust_coeff=0.02, trust_clip=True,
-    )  # fmt: skip
+        lr=0.4,
+        momentum=0.9,
+        trust_coeff=0.02,
+        trust_clip=True,
+    )
     for step in range(5):
         x = torch.randn(8, 1, 4, 4, generator=torch.Generator().manual_seed(step))
         for module, stepper in ((ours, optimizer), (theirs, reference)):

@@ -60,9 +60,14 @@ def test_weights_from_every_source(source: str, resnet18: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("source", "word"),
-    [("nowhere", "neither a file"), ("notes.pt", "no state dict"), ("other.pt", "model.encoder"),
-     ("resnet18", "list_pretrained"), ("resnet18.no_such_tag", "resnet18.no_such_tag")],
-)  # fmt: skip
+    [
+        ("nowhere", "neither a file"),
+        ("notes.pt", "no state dict"),
+        ("other.pt", "model.encoder"),
+        ("resnet18", "list_pretrained"),
+        ("resnet18.no_such_tag", "resnet18.no_such_tag"),
+    ],
+)
 def test_weights_that_cannot_be_loaded(source: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.pt").write_text("not a state dict")
@@ -128,14 +133,6 @@ def test_the_best_weights_are_kept_and_training_stops_when_they_stop_improving(
     (tmp_path / "run" / "result.json").unlink()  # as if it had been killed during its evaluation
     assert train(tmp_path / "run", *QUICK, *settings)["validation"] == result["validation"]
     assert torch.load(checkpoint)["step"] == step
-
-
-@pytest.mark.parametrize("settings", [("optim.patience=2",), ("run.keep=best", "eval.every=1")])
-def test_without_a_validation_split_nothing_can_be_kept(settings: tuple[str, ...], tmp_path: Path) -> None:
-    refused = contune("train", *QUICK, "data.val_fraction=0", *settings, "--out", tmp_path / "run")
-    assert refused.code == 2
-    assert "validation split" in refused.err
-    assert not (tmp_path / "run").exists()
 
 
 # Honest endings

@@ -23,8 +23,15 @@ from contune.training.log import read_checkpoint
 from contune.training.signals import RESUME_CODE, Stopped, put_off, stoppable
 from contune.training.trainer import Trainer
 
-RUN = ("digits", "optim.epochs=3", "data.val_fraction=0.9", "optim.batch_images=16", "eval.linear=none",
-       "eval.online=true", "augment.mix=cutmix")  # fmt: skip
+RUN = (
+    "digits",
+    "optim.epochs=3",
+    "data.val_fraction=0.9",
+    "optim.batch_images=16",
+    "eval.linear=none",
+    "eval.online=true",
+    "augment.mix=cutmix",
+)
 STEPS = 3 * 5
 WITH_STATE = ("swav",)
 """Methods with a network or a queue beside the trained one; `make test-slow` tests the others."""
@@ -175,9 +182,16 @@ def test_fifty_kills(tmp_path: Path) -> None:
 def test_every_methods_own_state_is_restored(method: str, tmp_path: Path) -> None:
     """Queues, momentum encoders and centers: two short epochs, stopped in the middle of the second."""
     settings = (
-        "digits", f"method.name={method}", *small_heads_as_text(method), "optim.epochs=2", "optim.lr=0.01",
-        "data.val_fraction=0.88", "optim.batch_images=32", "run.log_every=1", "eval.linear=none",
-    )  # fmt: skip
+        "digits",
+        f"method.name={method}",
+        *small_heads_as_text(method),
+        "optim.epochs=2",
+        "optim.lr=0.01",
+        "data.val_fraction=0.88",
+        "optim.batch_images=32",
+        "run.log_every=1",
+        "eval.linear=none",
+    )
     train(tmp_path / "whole", *settings)
     assert train_until(4, tmp_path / "parts", *settings).code == RESUME_CODE
     train(tmp_path / "parts", *settings)
@@ -216,8 +230,16 @@ def test_the_checkpoint_of_another_run_is_refused(stopped: Path, tmp_path: Path)
 
 def test_a_run_whose_data_have_changed_is_refused(tmp_path: Path) -> None:
     photos = write_classes(tmp_path / "photos")
-    settings = ["images", f"data.path={photos}", "method.name=cross-entropy", "model.encoder=resnet-mini",
-                "data.image_size=12", "optim.batch_images=8", "optim.balance=none", "optim.epochs=2"]  # fmt: skip
+    settings = [
+        "images",
+        f"data.path={photos}",
+        "method.name=cross-entropy",
+        "model.encoder=resnet-mini",
+        "data.image_size=12",
+        "optim.batch_images=8",
+        "optim.balance=none",
+        "optim.epochs=2",
+    ]
     assert train_until(2, tmp_path / "run", *settings).code == RESUME_CODE
     shutil.copytree(photos / "class1", photos / "another")
     changed = contune("train", *settings, *PLAIN, "--out", tmp_path / "run")

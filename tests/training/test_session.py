@@ -47,11 +47,8 @@ def test_a_run_returns_its_result_and_draws_its_report(
     assert result["last_logged"].keys() >= {"loss", "effective_rank", "positive_gradient"}
     assert len(result["curves"]["loss"]) == 5
     assert list(result["stages"]) == ["data", "training", "measuring", "report"]
-    assert drawn.keys() == {
-        "result", "config", "metrics", "class_names", "images", "channels", "skipped", "features_MD", "predicted_M",
-        "predicted_by",
-    }  # fmt: skip
     assert drawn["predicted_by"] == "linear-fast"
+    assert "skipped" in drawn, "the other parts have no default"
     right = (drawn["predicted_M"] == drawn["images"].labels).double().mean().item()
     assert 100 * right == pytest.approx(result["linear_top1"])
 

@@ -8,7 +8,6 @@ import torch
 from command_line import PLAIN, Outcome, contune, read_json, read_lines, train
 from torch import Tensor
 
-from contune.data import load_dataset
 from contune.methods.tcl import TCL
 from contune.training.trainer import Trainer
 
@@ -31,14 +30,6 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
     monkeypatch.setattr(TCL, "pair_loss", watched)
     return batches
-
-
-def test_a_shuffled_epoch_shows_every_image_at_most_once(seen: list[Tensor], tmp_path: Path) -> None:
-    train(tmp_path / "run", *RUN, "optim.batch_images=449", "augment.views=1")
-    assert [len(labels_N) for labels_N in seen] == [449, 449]
-    every = load_dataset("digits").train.labels
-    assert every is not None
-    assert torch.equal(torch.cat(seen).bincount(), every.bincount())
 
 
 def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp_path: Path) -> None:

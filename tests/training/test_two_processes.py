@@ -30,8 +30,15 @@ QUICK = ("tcl",)
 """`make test-slow` tests the others."""
 OF_ITS_OWN_VIEWS = {"feature_std", "effective_rank", "uniformity"}
 """Measured by each process on its part of the batch; their mean is another number."""
-LONG = (*RUN[:1], "optim.epochs=6", "data.val_fraction=0.28", *RUN[3:4], "run.log_every=2", "run.checkpoint_seconds=0",
-        "eval.linear=none")  # fmt: skip
+LONG = (
+    *RUN[:1],
+    "optim.epochs=6",
+    "data.val_fraction=0.28",
+    *RUN[3:4],
+    "run.log_every=2",
+    "run.checkpoint_seconds=0",
+    "eval.linear=none",
+)
 LONG_STEPS = 6 * 10
 
 
