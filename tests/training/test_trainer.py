@@ -44,6 +44,11 @@ def test_balanced_batches_have_their_share_of_each_class(seen: list[Tensor], tmp
     assert all(sorted(labels_N.bincount().tolist()) == [2 * 6] * 6 + [2 * 7] * 4 for labels_N in seen), "all classes"
 
 
+def test_each_epoch_has_an_order_of_its_own(seen: list[Tensor], tmp_path: Path) -> None:
+    train(tmp_path / "run", *LARGER, "optim.epochs=2")
+    assert not torch.equal(torch.stack(seen[:5]), torch.stack(seen[5:]))
+
+
 def test_a_step_leaves_no_autograd_graph_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A captured step would otherwise wait for the streams of the eager steps before it."""
     take_step, returned = Trainer.take_step, list[Tensor]()
