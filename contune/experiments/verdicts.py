@@ -350,7 +350,7 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced ({single} with one seed, {elsewhere} in other "
-        f"settings), {partly} partly and {not_} not; {open_} are open, {missing[0]} of them untested.",
-        f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not; {undecided} are "
-        f"open, {missing[1]} of them untested.",
+        f"settings), {partly} partly and {not_} not. The other {open_} are open, {missing[0]} of them untested.",
+        f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not. The other "
+        f"{undecided} are open, {missing[1]} of them untested.",
     )
