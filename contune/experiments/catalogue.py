@@ -36,8 +36,8 @@ BALANCES = (
     "without weights."
 )
 OF_PHOTOS = (
-    "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Cross-entropy has weight 3, and each batch "
-    "has at least four images of every class in it. The baseline has cross-entropy alone and random batches. So the "
+    "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Cross-entropy has weight 3, and each class "
+    "in a batch has at least four images. The baseline has cross-entropy alone and random batches. So the "
     "difference includes the effect of the batches."
 )
 IN_100_EPOCHS = {

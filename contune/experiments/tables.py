@@ -138,7 +138,7 @@ def gradients_table(experiment: Experiment, outcomes: Sequence[Outcome]) -> Fill
     supcon = next((each for each in outcomes if each.row.method == SUPCON), None)
     cells = {"loss": [each.row.title for each in outcomes]}
     cells[_title(outcomes)] = [_accuracy(each, outcomes) for each in outcomes]
-    cells[f"difference to {SUPCON}, points"] = [
+    cells[f"difference from {SUPCON}, points"] = [
         NOTHING if each is supcon else _difference(each, supcon) for each in outcomes
     ]
     for key, title in GRADIENTS.items():
@@ -210,7 +210,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
     if results:
         notes.append(
             f"Top-1 accuracy on the {results[0]['split']} split after the last epoch. "
-            "Bold marks the highest mean of a column or row, which may be chance."
+            "In tables of accuracies, bold marks the highest mean, which may be chance."
         )
         if any(each.num_seeds >= FEW for each in outcomes):
             notes.append(
@@ -218,7 +218,7 @@ def _notes(outcomes: Sequence[Outcome], columns: Sequence[str]) -> list[str]:
                 "If a seed ran more than once, the mean of its runs counts."
             )
         if any(each.num_seeds < FEW for each in outcomes if each.results):
-            notes.append("Accuracies without ± have one or two seeds.")
+            notes.append("Accuracies with two decimals and without ± have one or two seeds.")
         notes += _facts(outcomes, columns)
     return [*notes, *(sentence for each in outcomes for sentence in each.problems())]
 

@@ -145,7 +145,7 @@ def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
         if len(gaps) > 1 and (len(gaps) < FEW or one_row):  # pairs that share a row are not independent
             pairs = zip(gaps, _pairs(rows), strict=True)
             total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
-            which = f", the smallest difference{_places(rows)}"
+            which = f", the smallest{_places(rows)}"
         else:
             total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
         verdict = judge(total, None if claim.differs else claim.paper)
@@ -170,7 +170,7 @@ def similar(claim: Claim, rows: Rows, margin: float = 0.5, one_sided: bool = Fal
     size, total, shown = max(pairs, key=lambda pair: pair[0] + (pair[1].half or 0))
     half = total.half or 0.0
     verdict = REPRODUCED if size + half <= margin else NOT if size > max(half, margin) else OPEN
-    which = f", the largest difference{_places(rows)}" if len(gaps) > 1 else ""
+    which = f", the largest{_places(rows)}" if len(gaps) > 1 else ""
     return verdict, f"{_difference(claim, shown)}: {measure(shown)} {total.signed} points{which}", shown
 
 
@@ -229,12 +229,12 @@ def holds(claim: Claim, rows: Rows) -> Decided:
 
 
 def _places(rows: Rows) -> str:
-    """` of k1 = 10, 100 and 1000`"""
+    """` among k1 = 10, 100 and 1000`, or ` among 12`"""
     uppers = [upper.row for upper, _ in _pairs(rows)]
-    same = len({row.at for row in uppers}) == 1
-    names = [(row.method or row.title) if same else row.at for row in uppers]
-    values = [names[0], *(name.removeprefix(names[0].rpartition(" ")[0] + " ") for name in names[1:])]
-    return f" of {', '.join(values[:-1])} and {values[-1]}"
+    if len({row.at for row in uppers}) == 1:
+        return f" among {len(uppers)}"
+    values = [uppers[0].at, *(row.at.removeprefix(uppers[0].at.rpartition(" ")[0] + " ") for row in uppers[1:])]
+    return f" among {', '.join(values[:-1])} and {values[-1]}"
 
 
 def measure(rows: Rows, column: str = TOP1) -> str:
@@ -313,7 +313,7 @@ def _seeds(rows: Rows) -> str:
         return f"{counts[0]} seed{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
         return f"{min(counts)} seed{'s' * (min(counts) > 1)} or more each"
-    names = [each.row.method.replace(*LOWER) for each in rows]
+    names = [(each.row.method or each.row.title).replace(*LOWER) for each in rows]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
     return f"{words[0]} and {words[1]} seeds"
 
@@ -349,8 +349,8 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     (num, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"Of {len(papers)} claims of the paper, {num} are reproduced ({single} with one seed, {elsewhere} in other "
-        f"settings), {partly} partly and {not_} not. The other {open_} are open, {missing[0]} of them untested.",
+        f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly and {not_} not; {open_} are "
+        f"open, {missing[0]} untested. Of the {num}, {single} rest on one seed and {elsewhere} on other settings.",
         f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not. The other "
         f"{undecided} are open, {missing[1]} of them untested.",
     )
