@@ -183,7 +183,13 @@ def insert(text: str, name: str, block: str) -> str:
     _, found_end, after = rest.partition(end)
     if not found_start or not found_end:
         raise SystemExit(f"README.md has lost a marker: {start} or {end}")
-    return f"{before}{start}\n{block}\n{end}{after}"
+    return f"{before}{start}\n{unbroken(block)}\n{end}{after}"
+
+
+def unbroken(text: str) -> str:
+    """With spaces in the numbers of tables at which no browser breaks a line."""
+    lines = (re.sub(" ([±=]) ", "\u00a0\\1\u00a0", line) if line[:1] == "|" else line for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def why(benchmarks: Path) -> str:
@@ -317,7 +323,8 @@ def results_page(results: Path, images: Path) -> str:
     measured = [f"- **{name}**: {text}." for text, name in sorted(names.items(), key=lambda item: item[1])]
     measured = [text.replace("standardised", "standardized").replace("batch-norm", "batch norm") for text in measured]
     shared = [f"- {note}" for note in dict.fromkeys(notes)]
-    return "\n\n".join([*parts, "\n".join([f"## {MEASURING}\n", *measured])]) + "\n" + ENDING + "\n".join(shared) + "\n"
+    page = "\n\n".join([*parts, "\n".join([f"## {MEASURING}\n", *measured])])
+    return unbroken(page) + "\n" + ENDING + "\n".join(shared) + "\n"
 
 
 def verdict_tables(findings: Sequence[Finding], results: Path, runs: Results) -> list[str]:

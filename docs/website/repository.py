@@ -35,7 +35,8 @@ def linked_files(text: str, page: str) -> set[str]:
 def folder_page(folder: str) -> str:
     """A page in the place of a folder that is linked to: what is in it."""
     names = sorted(path.name for path in (ROOT / folder).iterdir() if path.is_file() and path.suffix == ".json")
-    return "\n".join([f"# {folder}\n", *(f"- [{name}]({name})" for name in names), ""])
+    not_searched = "---\nsearch:\n  exclude: true\n---\n"
+    return "\n".join([not_searched, f"# {folder}\n", *(f"- [{name}]({name})" for name in names), ""])
 
 
 def with_site_links(text: str, page: str) -> str:
