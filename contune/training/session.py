@@ -27,7 +27,9 @@ from contune.eval.evaluate import Evaluation, evaluate
 from contune.eval.measures import CLASSIFIER, KNN, LINEAR, MAP, MEASURES, START, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file, folder_lock
+from contune.methods import find_method
 from contune.methods.base import Method
+from contune.methods.pairwise import SoftmaxMethod
 from contune.models import load_encoder, save_encoder
 from contune.models.saved import CLASSIFIER_FILE, save_classifier
 from contune.run import EXTENDABLE, RunFolder
@@ -39,8 +41,8 @@ from contune.training.trainer import Trainer
 
 SKIPPED_FILE = "skipped.json"
 """In a run folder: the images that could not be decoded, and why."""
-CONTRASTIVE, STUCK = ("tcl", "supcon", "sincere", "eps-supinfonce", "dcl", "simclr"), 0.98
-"""Methods whose loss begins at that of random embeddings. They learned nothing if it keeps this share of it."""
+STUCK = 0.98
+"""A softmax method learned nothing if its loss keeps this share of what it began with: that of random embeddings."""
 
 
 def train(
@@ -221,7 +223,8 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
     if len(texts) == 2:
         return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
     losses = [line["loss"] for line in metrics if "loss" in line]
-    if len(losses) > 1 and result["method"] in CONTRASTIVE and losses[-1] > STUCK * losses[0]:
+    is_softmax = issubclass(find_method(result["method"]), SoftmaxMethod)
+    if is_softmax and len(losses) > 1 and losses[-1] > STUCK * losses[0]:
         return [f"The loss stayed at {losses[-1]:.2f}, near that of random embeddings. {advice}"]
     return []
 
