@@ -103,8 +103,8 @@ WORDS = """### Words on this page
   [DCL](https://arxiv.org/abs/2110.06848) are other losses that change SupCon's denominator."""
 CLAIMS = """## Which claims hold
 
-*Open* means that our runs cannot decide, *untested* that at least one setting of the claim never ran. The table leaves
-out what is untested. For claims of the paper, an
+*Open*: our runs cannot decide. An open claim is *untested* if at least one of its settings never ran; the table leaves
+these out. For claims of the paper, an
 empty last cell means the paper's setting. The paper does not name the encoder and batch size of its figure 3; we assume
 a ResNet-50 and 128 views.
 
@@ -114,9 +114,9 @@ RULES = """
 
 **Batch norm.** On one GPU, contune trains ResNets with the engine `fused`. Most of the runs above on CIFAR-100 and
 Fashion-MNIST used it, and the oldest used `compile`. We also ran TCL {num} times, on {seeds} seeds, with the engines
-`graph` and `eager` ([engines](../results/engines)). The row on engines compares them with the other runs. {torchs}
-We left the runs with these two engines out after seeing TCL's accuracies; only that row uses them. We
-changed two runs by hand: the batch norm in one of these, and the addition and ReLU in one of TCL's runs above.
+`graph` and `eager` ([engines](../results/engines)). {torchs} After seeing these accuracies, we left the runs with these
+two engines out; in the table, only the row on engines uses them. We changed two runs of TCL by hand: batch norm in one
+left-out run, addition and ReLU in one run of the table.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.
@@ -162,9 +162,9 @@ The last column has the paper's number for the same data, encoder, batch and epo
 DIGITS = """## Smoke tests on handwritten digits
 
 These experiments run on a CPU in minutes. They check the code and say little about photos. On digits, TCL with k1 = 500
-is not better than SupCon, and TCL without labels is below the median of the other methods. Two of our hypotheses are
-about digits: that the paper's k1 = 5000 also beats SupCon there, and that automatic k1 and k2 match values chosen by
-hand.
+is not better than SupCon. By the fast probe, TCL without labels is below the median of the other methods. Two of our
+hypotheses are about digits: that the paper's k1 = 5000 also beats SupCon there, and that automatic k1 and k2 match
+values chosen by hand.
 """
 ENDING = """
 The full probe (`eval.linear=paper`) follows the paper's text. Its batches are counted in images: 128 on CIFAR-10 and
@@ -201,8 +201,8 @@ def why(benchmarks: Path) -> str:
     torchvision = augment["autoaugment", "torchvision (workers)"]
     return _bullets(
         f"**A small and fast loss.** TCL of {ours['n']:,} embeddings takes {ours['ms']:.1f} ms and "
-        f"{ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. The paper's code (our port) takes "
-        f"at least {papers['ratio']:.0f} times as long and {papers['peak_bytes'] / 2**30:.0f} GiB.",
+        f"{ours['peak_bytes'] / 2**20:.0f} MiB on one H200, gradient included. Our port of the "
+        f"paper's code takes {papers['peak_bytes'] / 2**30:.0f} GiB and at least {papers['ratio']:.0f} times as long.",
         f"**Fast training.** One H200 trains a ResNet-18 on {round(1e6 / us_per_view, -2):,.0f} views (augmented 32×32 "
         "images) per second.",
         f"**Fast augmentation.** On two CPU cores, our AutoAugment is {torchvision['ratio']:.1f} times as fast as "
@@ -243,9 +243,9 @@ def verdict(findings: Sequence[Finding], runs: Results, page: str = "") -> str:
     papers = f"{summary(findings)[0]} Of {gains.total()} claims that TCL beats SupCon, {found}."
     torchs = torchs_norm(runs)
     norm = (
-        f"**Batch norm.** The CIFAR-100 rows have fused batch norm. With PyTorch's for {torchs['short']}, the first "
-        f"row is {torchs['difference']} by full probe. We [left such runs out]({page}#limits-of-these-verdicts) "
-        "after seeing them."
+        f"**Batch norm.** The CIFAR-100 rows have fused batch norm. If {torchs['short']} PyTorch's instead, the first "
+        f"row is {torchs['difference']} by full probe. After seeing that, we [left such runs "
+        f"out]({page}#limits-of-these-verdicts) of the table."
     )
     claims = f"**The paper's claims.** {papers} [All verdicts]({page}#which-claims-hold)."
     answer = next((ANSWERS[each.verdict] for each in shown), "We do not know yet.")
@@ -367,10 +367,10 @@ def torchs_norm(results: Results) -> dict[str, str]:
         text = f"With these engines, the full probe of TCL − SupCon is {difference}."
     else:
         text = (
-            f"TCL with them, compared with SupCon with the other engines, gains {difference} by the full probe. SupCon "
-            "never ran with these two, so the cause is unknown."
+            f"TCL with `graph` or `eager` minus SupCon with `fused` or `compile` is {difference} by the full probe. "
+            "SupCon never ran with these two, so the cause is unknown."
         )
-    both = "TCL and SupCon" if own[SUPCON].results else "TCL"
+    both = "both use" if own[SUPCON].results else "only TCL uses"
     numbers = {"num": str(len(tcl.results)), "seeds": str(tcl.num_seeds)}
     return {**numbers, "torchs": text, "difference": difference, "short": both}
 

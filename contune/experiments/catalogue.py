@@ -36,9 +36,9 @@ BALANCES = (
     "without weights."
 )
 OF_PHOTOS = (
-    "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Cross-entropy has weight 3, and each class "
-    "in a batch has at least four images. The baseline has cross-entropy alone and random batches. So the "
-    "difference includes the effect of the batches."
+    "TCL auto plus cross-entropy: the recipe `{}` with the settings below. Its term of cross-entropy has weight 3, and "
+    "its batches are balanced: equally many images of each of their classes, at least four. The baseline has "
+    "cross-entropy alone and random batches. So the difference includes the effect of the batches."
 )
 IN_100_EPOCHS = {
     "dino": ("method.teacher_warmup_epochs=30", "method.momentum=0.996"),

@@ -144,7 +144,8 @@ def above(claim: Claim, rows: Rows, sized: bool = False) -> Decided:
             continue
         if len(gaps) > 1 and (len(gaps) < FEW or one_row):  # pairs that share a row are not independent
             pairs = zip(gaps, _pairs(rows), strict=True)
-            total, shown = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
+            total, weakest = min(pairs, key=lambda pair: pair[0].mean - (pair[0].half or 0))
+            shown = weakest if shown in (rows, weakest) else rows  # another pair by another measure
             which = f", the smallest{_places(rows)}"
         else:
             total = Spread.of([gap.mean for gap in gaps]) if len(gaps) > 1 else gaps[0]
@@ -307,12 +308,12 @@ def gpu_minutes(config: Config) -> float:
 
 
 def _seeds(rows: Rows) -> str:
-    """`5 seeds each`, `5 TCL and 3 SINCERE seeds`, or `1 seed or more each` of many."""
+    """`5 seeds each`, `5 TCL and 3 SINCERE seeds`, or `at least 1 seed each` of many."""
     counts = [each.num_seeds for each in rows]
     if len({*counts}) == 1:
         return f"{counts[0]} seed{'s' * (counts[0] > 1)}{' each' * (len(counts) > 1)}"
     if len(counts) > 2:
-        return f"{min(counts)} seed{'s' * (min(counts) > 1)} or more each"
+        return f"at least {min(counts)} seed{'s' * (min(counts) > 1)} each"
     names = [(each.row.method or each.row.title).replace(*LOWER) for each in rows]
     words = [f"{count} {name}" if len({*names}) == 2 else f"{count}" for count, name in zip(counts, names, strict=True)]
     return f"{words[0]} and {words[1]} seeds"
@@ -349,8 +350,8 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     (num, partly, not_, open_), (hold, in_part, fail, undecided) = counts
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
-        f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly and {not_} not; {open_} are "
-        f"open, {missing[0]} untested. Of the {num}, {single} rest on one seed and {elsewhere} on other settings.",
+        f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly, {not_} not; {open_} are open, "
+        f"of which {missing[0]} are untested. Of the {num}, {single} rest on one seed, {elsewhere} on other settings.",
         f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not. The other "
         f"{undecided} are open, {missing[1]} of them untested.",
     )
