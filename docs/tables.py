@@ -88,9 +88,9 @@ hold in our runs, and how to repeat the runs.
 """
 WORDS = """### Words on this page
 
-- *TCL* adds two weights to SupCon: k1 for an extra term over the positives, and k2 for the negatives. Here k2 = 1, and
-  k1 = 4000 on CIFAR-100, 5000 on Fashion-MNIST and 500 on digits. The values 4000 and 5000 are the paper's; 500 is
-  ours. *TCL auto* [chooses both](guide/choosing-k1-k2.md).
+- *TCL* adds two weights to SupCon: k1 for an extra term over the positives, and k2 for the negatives. Unless other
+  values are named, k2 = 1, and k1 = 4000 on CIFAR-100, 5000 on Fashion-MNIST and 500 on digits. The values 4000 and
+  5000 are the paper's; 500 is ours. *TCL auto* [chooses both](guide/choosing-k1-k2.md).
 - *TCL, three views* learns without labels from three views of each image, with k1 = 1 and k2 = 1.5.
 - The *full probe* trains a linear layer on the frozen encoder, with augmented images. It is the paper's measure. The
   accuracy of cross-entropy is that of its own classifier instead.
@@ -115,8 +115,8 @@ RULES = """
 **Batch norm.** On one GPU, contune trains ResNets with the engine `fused`. Most of the runs above on CIFAR-100 and
 Fashion-MNIST used it, and the oldest used `compile`. We also ran TCL {num} times, on {seeds} seeds, with the engines
 `graph` and `eager` ([engines](../results/engines)). {torchs} After seeing these accuracies, we left the runs with these
-two engines out; in the table, only the row on engines uses them. We changed two runs of TCL by hand: batch norm in one
-left-out run, addition and ReLU in one run of the table.
+two engines out; in the table of claims, only the row on engines uses them. Two runs of TCL were changed by hand: in one
+left-out run, PyTorch's batch norm computed in float32; in one run that counts, addition and ReLU were PyTorch's.
 
 **Versions of the code.** The runs with a ResNet-18 come from several revisions, which each section lists. We did not
 repeat all of them with one revision.

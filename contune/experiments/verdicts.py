@@ -351,7 +351,8 @@ def summary(findings: Sequence[Finding]) -> tuple[str, str]:
     missing = [sum(each.number == NOT_RUN for each in some) for some in (papers, ours)]
     return (
         f"Of {len(papers)} claims of the paper, {num} are reproduced, {partly} partly, {not_} not; {open_} are open, "
-        f"of which {missing[0]} are untested. Of the {num}, {single} rest on one seed, {elsewhere} on other settings.",
+        f"of which {missing[0]} are untested. Of the {num}, {single} rest on one seed, and {elsewhere} ran with "
+        "other settings than the paper's.",
         f"Of {len(ours)} hypotheses of our own, {hold} hold, {in_part} hold in part and {fail} do not. The other "
         f"{undecided} are open, {missing[1]} of them untested.",
     )
