@@ -177,7 +177,7 @@ def findings(found: Check) -> Iterator[Finding]:
             yield advice(f"classes have from {smallest:,} to {largest:,} {split.name} images; {fix}")
     if found.left_alone:
         kinds = ", ".join(f"{suffix} {num:,}" for suffix, num in found.left_alone.most_common(4))
-        yield advice(f"files ignored, because they are not images: {found.left_alone.total():,} ({kinds})")
+        yield advice(f"files ignored because of their endings: {found.left_alone.total():,} ({kinds})")
 
 
 def _span(values: Any) -> str:

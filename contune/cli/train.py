@@ -77,6 +77,7 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
     if any(word.startswith("run.seed=") for word in arguments):
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     _, _, config, name = parse_choice(arguments)
+    from contune.eval.measures import LINEAR, MEASURES, judged_by
     from contune.report import train_and_report
     from contune.report.statistics import FEW, Spread
     from contune.training.many import Job, run_many
@@ -100,7 +101,9 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         columns = [[result[key] for result in finished if key in result] for key in keys]
         title = "mean ± 95 % interval" if len(finished) >= FEW else "mean"
         rows.append((title, *(str(Spread.of(column)) if column else "" for column in columns), ""))
-    show_table(("run", "probe %", "kNN %", "folder"), rows, numbers=("probe %", "kNN %"))
+    scores = [score for result in finished if (score := judged_by(result, LINEAR))]
+    probe = " or ".join(dict.fromkeys(MEASURES[score["name"]].short_title for score in scores)) or "probe"
+    show_table(("run", f"{probe} %", "kNN %", "folder"), rows, numbers=(f"{probe} %", "kNN %"))
     if len(finished) < len(jobs):
         raise Exit(2)
 
