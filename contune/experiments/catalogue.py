@@ -314,6 +314,18 @@ EXPERIMENTS: dict[str, Experiment] = {
         num_seeds=5,
         layout="seeds",
     ),
+    "losses-fmnist": Experiment(
+        title="Automatic and constant k1, Fashion-MNIST, 10 epochs",
+        summary=f"SupCon, TCL with three values of k1 and TCL auto, three seeds, ResNet-18, 10 epochs; {WHERE}.",
+        rows=(
+            _row("fmnist", SUPCON),
+            *(_row("fmnist", f"TCL, k1 = {k1}", "", f"method.k1={k1}") for k1 in (50, 500, 5000)),
+            _row("fmnist", "TCL auto", "", *AUTO),
+        ),
+        overrides=("model.encoder=resnet18", "optim.epochs=10", "eval.linear=fast"),
+        num_seeds=3,
+        layout="seeds",
+    ),
     "robustness-digits": Experiment(
         title="Automatic and constant k1 by batch size and epochs, handwritten digits",
         summary="TCL auto, k1 = 500 and k1 = 5000 at batch sizes 32 to 512 and in 5 to 40 epochs; a CPU, ten minutes.",

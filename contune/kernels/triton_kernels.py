@@ -49,14 +49,13 @@ def through_norm(grad_RD, x_RD, norm_R):
 @triton.jit
 def similarities(
     x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols,
-    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    RESIDENT: tl.constexpr, PRECISION: tl.constexpr,
+    D: tl.constexpr, BD: tl.constexpr, RESIDENT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Dot products of a block and a tile, and the tile itself if RESIDENT: whole rows fit."""
     y_ND = load_rows(y_ptr, cols, num_cols, 0, D, BD)
     if RESIDENT:
         return tl.dot(x_MD, tl.trans(y_ND), input_precision=PRECISION), y_ND
-    s_MN = tl.zeros((BM, BN), dtype=tl.float32)
+    s_MN = tl.zeros((rows.shape[0], cols.shape[0]), dtype=tl.float32)
     for start in range(0, D, BD):
         xk_MD = load_rows(x_ptr, rows, num_rows, start, D, BD)
         yk_ND = load_rows(y_ptr, cols, num_cols, start, D, BD)
@@ -76,16 +75,21 @@ def load_labels(label_ptr, rows, num_rows, CLASSES: tl.constexpr, BC: tl.constex
 
 @triton.jit
 def overlaps(
-    row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols,
-    CLASSES: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr,
+    row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+    CLASSES: tl.constexpr, BC: tl.constexpr, HAS_SELF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """w_MN: with a label matrix, the products of its rows."""
+    """w_MN: with a label matrix, the products of its rows; -1 for no pair, which few tiles have."""
     w_MN = 1.0
     if CLASSES > 0:
         w_MN, _ = similarities(
             row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols,
-            CLASSES, BC, BM, BN, CLASSES <= BC, PRECISION,
+            CLASSES, BC, CLASSES <= BC, PRECISION,
         )  # fmt: skip
+        first, stop = tl.min(own, axis=0), start + cols.shape[0]
+        if (stop > num_cols) | (HAS_SELF & (start < first + rows.shape[0]) & (stop > first)):
+            w_MN = tl.where(cols[None, :] < num_cols, w_MN, -1.0)
+            if HAS_SELF:
+                w_MN = tl.where(own[:, None] == cols[None, :], -1.0, w_MN)
     return w_MN
 
 
@@ -118,10 +122,10 @@ def add_tile(
         alike_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES)
         positive_MN = alike_MN & inside[None, :]
         negative_MN = ~alike_MN & inside[None, :]
-        if HAS_SELF:
+        if CLASSES > 0:
+            positive_MN, negative_MN = alike_MN, w_MN == 0
+        elif HAS_SELF:
             positive_MN = positive_MN & (own[:, None] != cols[None, :])
-            if CLASSES > 0:  # a row of zeros shares no label with itself
-                negative_MN = negative_MN & (own[:, None] != cols[None, :])
         if SHIFTED:
             largest_MN = tl.where(negative_MN if APART else positive_MN | negative_MN, logit_MN, float("-inf"))
             if PULLS:
@@ -148,13 +152,13 @@ def add_tile(
         if SHIFTED:
             logit_MN -= top[:, None]
         exp_MN = tl.exp2(logit_MN)
-        part_MN = tl.where(negative_MN, k2 * exp_MN, 0.0)
+        near_MN = exp_MN
+        if APART:
+            near_MN = tl.zeros_like(exp_MN)
         if KIND == "auto":
-            exp_MN = tl.where(positive_MN, exp_MN, 0.0)
-            attracted += tl.sum(exp_MN, axis=1)
-            part_MN += (1 + k1) * exp_MN
-        elif not APART:
-            part_MN += tl.where(positive_MN, exp_MN, 0.0)
+            attracted += tl.sum(tl.where(positive_MN, exp_MN, 0.0), axis=1)
+            near_MN = (1 + k1) * exp_MN
+        part_MN = tl.where(negative_MN, k2 * exp_MN, tl.where(positive_MN, near_MN, 0.0))
         if PULLS:
             pull_MN = k1 * tl.exp2(-s_MN * LOG2_E)
             if SHIFTED:
@@ -307,8 +311,8 @@ def coefficients(
             attracted_MN -= w_MN * (row_pull[:, None] + column_pull[None, :])
         h_MN = tl.where(alike_MN, attracted_MN, k2 * h_MN)
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.
-        h_MN = tl.where(inside[None, :], h_MN, 0.0)
-        if HAS_SELF:
+        h_MN = tl.where(w_MN >= 0 if CLASSES > 0 else inside[None, :], h_MN, 0.0)
+        if HAS_SELF and CLASSES == 0:
             h_MN = tl.where(own[:, None] == cols[None, :], 0.0, h_MN)
     else:
         h_MN = k2 * h_MN
@@ -368,10 +372,11 @@ def statistics_kernel(
     last = tl.minimum(first + cols_per_split, num_cols)
     for start in range(first, last, BN):
         cols = start + tl.arange(0, BN)
-        s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
+        s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
-        )
+            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            CLASSES, BC, HAS_SELF, PRECISION,
+        )  # fmt: skip
         banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, w_MN, banded, row_labels, own, cols, last, column_label_ptr,
@@ -449,10 +454,11 @@ def margins_kernel(
     loss, share = tl.zeros((BM,), dtype=tl.float32), tl.zeros((BM,), dtype=tl.float32)
     for start in range(band_low // BN * BN, band_high, BN):
         cols = start + tl.arange(0, BN)
-        s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION)
+        s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
-        )
+            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            CLASSES, BC, HAS_SELF, PRECISION,
+        )  # fmt: skip
         loss, share = add_margins(
             s_MN, w_MN, row_labels, own, cols, num_cols, column_label_ptr, log2_N, loss, share, to_log2, k1,
             HAS_SELF, CLASSES,
@@ -533,12 +539,11 @@ def gradient_kernel(
     last = tl.minimum(first + cols_per_split, num_cols)
     for start in range(first, last, BN):
         cols = start + tl.arange(0, BN)
-        s_MN, y_ND = similarities(
-            x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, BM, BN, RESIDENT, PRECISION
-        )
+        s_MN, y_ND = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols, CLASSES, BC, BM, BN, PRECISION
-        )
+            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            CLASSES, BC, HAS_SELF, PRECISION,
+        )  # fmt: skip
         banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
         h_MN = coefficients(
             s_MN, w_MN, banded, row_labels, own, cols, num_cols, column_label_ptr,
@@ -622,7 +627,9 @@ def small_statistics_kernel(
         cols = start + tl.arange(0, BN)
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
-        w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
+        w_MN = overlaps(
+            label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+        )
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
             top, denominator, similarity, count, inner_top, inner, attracted,
@@ -637,7 +644,9 @@ def small_statistics_kernel(
             cols = start + tl.arange(0, BN)
             y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
             s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
-            w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
+            w_MN = overlaps(
+                label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+            )
             losses, share = add_margins(
                 s_MN, w_MN, row_labels, rows, cols, num, label_ptr, log2_S, losses, share, to_log2, k1, True, CLASSES
             )
@@ -673,7 +682,9 @@ def small_gradient_kernel(
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         y_ND = y_ND.to(x_dot_MD.dtype)
         s_MN = tl.dot(x_dot_MD, tl.trans(y_ND), input_precision=PRECISION)
-        w_MN = overlaps(label_ptr, label_ptr, row_labels, rows, cols, num, num, CLASSES, BC, BM, BN, PRECISION)
+        w_MN = overlaps(
+            label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+        )
         h_MN = coefficients(
             s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
             row_mass, row_shift, row_pull, row_inner, row_inner_shift, factor_ptr,
