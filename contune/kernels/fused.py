@@ -134,7 +134,7 @@ def gradient(
     dtype: torch.dtype,
 ) -> Tensor:
     """From the losses of the rows as anchors and of the columns as anchors: (upstream gradient, statistics) each."""
-    grid, (inputs, sizes), options = _launch(pairs, settings)
+    grid, (inputs, sizes), options = _launch(pairs, settings, gradient=True)
     (num_rows, dim), half = pairs.x_RD.shape, pairs.x_RD.dtype == torch.float16
     # float16 coefficients are scaled by the largest upstream gradient. One number, expanded, is its own largest.
     upstreams = [side[0] for side in (rows, columns) if side is not None]
@@ -184,11 +184,13 @@ def gradient(
     return grad_RD
 
 
-def _launch(pairs: Pairs, settings: LossSettings) -> tuple[tuple[int, int], tuple[Any, Any], dict[str, Any]]:
+def _launch(
+    pairs: Pairs, settings: LossSettings, *, gradient: bool = False
+) -> tuple[tuple[int, int], tuple[Any, Any], dict[str, Any]]:
     """Grid, tensors and sizes, and options of the two kernels that walk over tiles."""
     (num_rows, dim), num_columns = pairs.x_RD.shape, len(pairs.y_CD)
     assert pairs.labels_C is not None
-    tile = _tile(pairs.x_RD, matrix=pairs.labels_C.dim() == 2)
+    tile = _tile(pairs.x_RD, matrix=pairs.labels_C.dim() == 2, gradient=gradient)
     blocks, tiles = -(-num_rows // tile["BM"]), -(-num_columns // tile["BN"])
     # Few blocks would leave multiprocessors idle, so the columns are split.
     splits = min(tiles, 2 * num_processors(pairs.x_RD.device) // max(1, blocks))
@@ -227,19 +229,19 @@ def _first_number(settings: LossSettings) -> tuple[float, float]:
     return settings.k1, settings.k1 * settings.temperature
 
 
-def _tile(x_RD: Tensor, *, matrix: bool = False) -> dict[str, int]:
+def _tile(x_RD: Tensor, *, matrix: bool = False, gradient: bool = False) -> dict[str, int]:
     """Block and tile sizes that measured best on an H200 at 32,768 and 65,536 embeddings of size 128.
 
-    matrix: of labels, whose rows take as much shared memory again.
+    matrix: of labels, whose rows take as much shared memory again. With these tiles it fits smaller GPUs too.
     """
     dim = x_RD.shape[1]
     if dim > RESIDENT_DIM:
         return {"BM": 128, "BN": 128, "BD": 64, "num_warps": 8, "num_stages": 3}
     if x_RD.dtype != torch.float16 or dim > 128:
         return {"BM": 64, "BN": 32, "BD": padded(dim), "num_warps": 4, "num_stages": 2}
-    if matrix:
-        return {"BM": 128, "BN": 32, "BD": padded(dim), "num_warps": 4, "num_stages": 2}
-    return {"BM": 64, "BN": 64, "BD": padded(dim), "num_warps": 4, "num_stages": 3}
+    if matrix and not gradient:
+        return {"BM": 128, "BN": 32, "BD": padded(dim), "num_warps": 8, "num_stages": 2}
+    return {"BM": 64, "BN": 64, "BD": padded(dim), "num_warps": 4, "num_stages": 2 if matrix else 3}
 
 
 def _product(h_BC: Tensor, y_CD: Tensor, out_BD: Tensor) -> None:
