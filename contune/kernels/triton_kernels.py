@@ -75,7 +75,7 @@ def load_labels(label_ptr, rows, num_rows, CLASSES: tl.constexpr, BC: tl.constex
 
 @triton.jit
 def overlaps(
-    row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+    row_label_ptr, column_label_ptr, row_labels, rows, first, cols, start, num_rows, num_cols,
     CLASSES: tl.constexpr, BC: tl.constexpr, HAS_SELF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """w_MN: with a label matrix, the products of its rows; -1 for no pair, which few tiles have."""
@@ -85,7 +85,7 @@ def overlaps(
             row_label_ptr, column_label_ptr, row_labels, rows, cols, num_rows, num_cols,
             CLASSES, BC, CLASSES <= BC, PRECISION,
         )  # fmt: skip
-        first, stop = tl.min(own, axis=0), start + cols.shape[0]
+        stop, own = start + cols.shape[0], first + tl.arange(0, rows.shape[0])
         if (stop > num_cols) | (HAS_SELF & (start < first + rows.shape[0]) & (stop > first)):
             w_MN = tl.where(cols[None, :] < num_cols, w_MN, -1.0)
             if HAS_SELF:
@@ -374,7 +374,7 @@ def statistics_kernel(
         cols = start + tl.arange(0, BN)
         s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            row_label_ptr, column_label_ptr, row_labels, rows, block * BM + self_start, cols, start, num_rows, num_cols,
             CLASSES, BC, HAS_SELF, PRECISION,
         )  # fmt: skip
         banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > last)
@@ -456,7 +456,7 @@ def margins_kernel(
         cols = start + tl.arange(0, BN)
         s_MN, _ = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            row_label_ptr, column_label_ptr, row_labels, rows, block * BM + self_start, cols, start, num_rows, num_cols,
             CLASSES, BC, HAS_SELF, PRECISION,
         )  # fmt: skip
         loss, share = add_margins(
@@ -541,7 +541,7 @@ def gradient_kernel(
         cols = start + tl.arange(0, BN)
         s_MN, y_ND = similarities(x_ptr, y_ptr, x_MD, rows, cols, num_rows, num_cols, D, BD, RESIDENT, PRECISION)
         w_MN = overlaps(
-            row_label_ptr, column_label_ptr, row_labels, rows, own, cols, start, num_rows, num_cols,
+            row_label_ptr, column_label_ptr, row_labels, rows, block * BM + self_start, cols, start, num_rows, num_cols,
             CLASSES, BC, HAS_SELF, PRECISION,
         )  # fmt: skip
         banded = CLASSES > 0 or ((start < band_high) & (start + BN > band_low)) | (start + BN > num_cols)
@@ -616,7 +616,8 @@ def small_statistics_kernel(
     Every program normalizes the embeddings that it loads, and columns are not split. Repeating that work costs less
     than launching another kernel.
     """
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    first = tl.program_id(0) * BM
+    rows = first + tl.arange(0, BM)
     row_labels = load_labels(label_ptr, rows, num, CLASSES, BC)
     x_MD, _row_norm = load_unit(z_ptr, rows, num, row_stride, column_stride, D, BD)
     if HALF:
@@ -628,7 +629,7 @@ def small_statistics_kernel(
         y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
         s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
         w_MN = overlaps(
-            label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+            label_ptr, label_ptr, row_labels, rows, first, cols, start, num, num, CLASSES, BC, True, PRECISION
         )
         top, denominator, similarity, count, inner_top, inner, attracted = add_tile(
             s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
@@ -645,7 +646,7 @@ def small_statistics_kernel(
             y_ND, _column_norm = load_unit(z_ptr, cols, num, row_stride, column_stride, D, BD)
             s_MN = tl.dot(x_MD, tl.trans(y_ND.to(x_MD.dtype)), input_precision=PRECISION)
             w_MN = overlaps(
-                label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+                label_ptr, label_ptr, row_labels, rows, first, cols, start, num, num, CLASSES, BC, True, PRECISION
             )
             losses, share = add_margins(
                 s_MN, w_MN, row_labels, rows, cols, num, label_ptr, log2_S, losses, share, to_log2, k1, True, CLASSES
@@ -665,7 +666,8 @@ def small_gradient_kernel(
     CLASSES: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """The sum or mean of a small batch's losses, by the first program, and its gradient with respect to z."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    first = tl.program_id(0) * BM
+    rows = first + tl.arange(0, BM)
     inside = rows < num
     row_labels = load_labels(label_ptr, rows, num, CLASSES, BC)
     factor_ptr = anchor_ptr + 2 * num
@@ -683,7 +685,7 @@ def small_gradient_kernel(
         y_ND = y_ND.to(x_dot_MD.dtype)
         s_MN = tl.dot(x_dot_MD, tl.trans(y_ND), input_precision=PRECISION)
         w_MN = overlaps(
-            label_ptr, label_ptr, row_labels, rows, rows, cols, start, num, num, CLASSES, BC, True, PRECISION
+            label_ptr, label_ptr, row_labels, rows, first, cols, start, num, num, CLASSES, BC, True, PRECISION
         )
         h_MN = coefficients(
             s_MN, w_MN, True, row_labels, rows, cols, num, label_ptr,
