@@ -144,13 +144,13 @@ def _robustness() -> tuple[PlanRow, ...]:
     )
 
 
-def _long_tail(supcon: str, tcl: str) -> tuple[PlanRow, ...]:
+def _long_tail() -> tuple[PlanRow, ...]:
     """SupCon and TCL auto with each optim.balance."""
     rows = []
-    for method, recipe, own in ((SUPCON, supcon, ("method.name=supcon",)), ("TCL auto", tcl, AUTO)):
+    for method, own in ((SUPCON, ("method.name=supcon",)), ("TCL auto", AUTO)):
         for balance, suffix in (("none", ""), ("sampler", ", sampler"), ("weights", ", weights")):
             title, overrides = f"{method}{suffix}", (*own, f"optim.balance={balance}")
-            rows.append(PlanRow(title=title, recipe=recipe, overrides=overrides, method=title))
+            rows.append(PlanRow(title=title, recipe="cifar100-lt", overrides=overrides, method=title))
     return tuple(rows)
 
 
@@ -336,19 +336,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "long-tail": Experiment(
         title="SupCon and TCL on long-tailed CIFAR-100",
         summary=f"SupCon and TCL auto by optim.balance, CIFAR-100 with imbalance 100, ResNet-18, three seeds; {WHERE}.",
-        rows=_long_tail("cifar100-lt", "cifar100-lt"),
+        rows=_long_tail(),
         num_seeds=3,
         layout="seeds",
         notes=("Classes have 500 to 5 training images (Cui et al. 2019). " + BALANCES,),
-    ),
-    "long-tail-digits": Experiment(
-        title="SupCon and TCL on long-tailed digits",
-        summary="The same on handwritten digits with imbalance 20, three seeds; a CPU, some minutes.",
-        rows=_long_tail("digits-supcon", "digits"),
-        overrides=("data.imbalance=20", "optim.epochs=40"),
-        num_seeds=3,
-        layout="seeds",
-        notes=("Classes have 90 to 4 training images. " + BALANCES,),
     ),
     "photos": _photos("images", "from scratch", "Untrained encoder"),
     "photos-finetune": _photos("images-finetune", "from pretrained weights", "Not fine-tuned"),

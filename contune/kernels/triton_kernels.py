@@ -94,13 +94,17 @@ def overlaps(
 
 
 @triton.jit
-def shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES: tl.constexpr):
+def which_pairs(w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF: tl.constexpr, CLASSES: tl.constexpr):
+    """The positives and the negatives of a tile."""
     if CLASSES > 0:
-        alike_MN = w_MN > 0
+        positive_MN, negative_MN = w_MN > 0, w_MN == 0
     else:
-        column_labels = tl.load(column_label_ptr + cols, mask=inside, other=-2)
-        alike_MN = row_labels[:, None] == column_labels[None, :]
-    return alike_MN
+        inside = cols < num_cols
+        alike_MN = row_labels[:, None] == tl.load(column_label_ptr + cols, mask=inside, other=-2)[None, :]
+        positive_MN, negative_MN = alike_MN & inside[None, :], ~alike_MN & inside[None, :]
+        if HAS_SELF:
+            positive_MN = positive_MN & (own[:, None] != cols[None, :])
+    return positive_MN, negative_MN
 
 
 @triton.jit
@@ -118,14 +122,7 @@ def add_tile(
     APART: tl.constexpr = KIND == "sincere" or KIND == "dcl"
     logit_MN = s_MN * to_log2
     if banded:
-        inside = cols < last
-        alike_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES)
-        positive_MN = alike_MN & inside[None, :]
-        negative_MN = ~alike_MN & inside[None, :]
-        if CLASSES > 0:
-            positive_MN, negative_MN = alike_MN, w_MN == 0
-        elif HAS_SELF:
-            positive_MN = positive_MN & (own[:, None] != cols[None, :])
+        positive_MN, negative_MN = which_pairs(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
         if SHIFTED:
             largest_MN = tl.where(negative_MN if APART else positive_MN | negative_MN, logit_MN, float("-inf"))
             if PULLS:
@@ -204,10 +201,7 @@ def add_margins(
     HAS_SELF: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """`sincere`, with a tile added: Σ w log2(1 + exp(m)), Σ w / (1 + exp(-m)) over positives, m = log N + ε - s/τ."""
-    inside = cols < last
-    positive_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES) & inside[None, :]
-    if HAS_SELF:
-        positive_MN = positive_MN & (own[:, None] != cols[None, :])
+    positive_MN, _ = which_pairs(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
     margin_MN = log2_N[:, None] + k1 - s_MN * to_log2
     loss_MN = tl.maximum(margin_MN, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs(margin_MN)))
     loss += tl.sum(tl.where(positive_MN, w_MN * loss_MN, 0.0), axis=1)
@@ -274,7 +268,6 @@ def coefficients(
     else:
         h_MN = (row_mass[:, None] + column_mass[None, :]) * tl.exp2(logit_MN)
     if banded:
-        alike_MN = shares_label(w_MN, row_labels, cols, inside, column_label_ptr, CLASSES)
         if KIND == "in" or KIND == "auto":
             column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
         if KIND == "in" or KIND == "auto" or KIND == "sincere":
@@ -309,11 +302,11 @@ def coefficients(
         else:
             column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             attracted_MN -= w_MN * (row_pull[:, None] + column_pull[None, :])
-        h_MN = tl.where(alike_MN, attracted_MN, k2 * h_MN)
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.
-        h_MN = tl.where(w_MN >= 0 if CLASSES > 0 else inside[None, :], h_MN, 0.0)
-        if HAS_SELF and CLASSES == 0:
-            h_MN = tl.where(own[:, None] == cols[None, :], 0.0, h_MN)
+        positive_MN, negative_MN = which_pairs(
+            w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF, CLASSES
+        )
+        h_MN = tl.where(positive_MN, attracted_MN, tl.where(negative_MN, k2 * h_MN, 0.0))
     else:
         h_MN = k2 * h_MN
     return h_MN
