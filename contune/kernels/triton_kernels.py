@@ -94,7 +94,7 @@ def overlaps(
 
 
 @triton.jit
-def which_pairs(w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF: tl.constexpr, CLASSES: tl.constexpr):
+def pairs_of(w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF: tl.constexpr, CLASSES: tl.constexpr):
     """The positives and the negatives of a tile."""
     if CLASSES > 0:
         positive_MN, negative_MN = w_MN > 0, w_MN == 0
@@ -122,7 +122,7 @@ def add_tile(
     APART: tl.constexpr = KIND == "sincere" or KIND == "dcl"
     logit_MN = s_MN * to_log2
     if banded:
-        positive_MN, negative_MN = which_pairs(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
+        positive_MN, negative_MN = pairs_of(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
         if SHIFTED:
             largest_MN = tl.where(negative_MN if APART else positive_MN | negative_MN, logit_MN, float("-inf"))
             if PULLS:
@@ -149,9 +149,7 @@ def add_tile(
         if SHIFTED:
             logit_MN -= top[:, None]
         exp_MN = tl.exp2(logit_MN)
-        near_MN = exp_MN
-        if APART:
-            near_MN = tl.zeros_like(exp_MN)
+        near_MN = tl.zeros_like(exp_MN) if APART else exp_MN
         if KIND == "auto":
             attracted += tl.sum(tl.where(positive_MN, exp_MN, 0.0), axis=1)
             near_MN = (1 + k1) * exp_MN
@@ -201,7 +199,7 @@ def add_margins(
     HAS_SELF: tl.constexpr, CLASSES: tl.constexpr,
 ):  # fmt: skip
     """`sincere`, with a tile added: Σ w log2(1 + exp(m)), Σ w / (1 + exp(-m)) over positives, m = log N + ε - s/τ."""
-    positive_MN, _ = which_pairs(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
+    positive_MN, _ = pairs_of(w_MN, row_labels, own, cols, last, column_label_ptr, HAS_SELF, CLASSES)
     margin_MN = log2_N[:, None] + k1 - s_MN * to_log2
     loss_MN = tl.maximum(margin_MN, 0.0) + tl.log2(1.0 + tl.exp2(-tl.abs(margin_MN)))
     loss += tl.sum(tl.where(positive_MN, w_MN * loss_MN, 0.0), axis=1)
@@ -272,9 +270,7 @@ def coefficients(
             column_inner = tl.load(column_ptr + 3 * num_cols + cols, mask=inside, other=0.0)
         if KIND == "in" or KIND == "auto" or KIND == "sincere":
             column_inner_shift = tl.load(column_ptr + 4 * num_cols + cols, mask=inside, other=float("inf"))
-        attracted_MN = h_MN
-        if KIND == "sincere" or KIND == "dcl":
-            attracted_MN = tl.zeros_like(h_MN)
+        attracted_MN = tl.zeros_like(h_MN) if KIND == "sincere" or KIND == "dcl" else h_MN
         if KIND == "auto":
             minus_MN = -s_MN * LOG2_E
             if SHIFTED:
@@ -303,9 +299,7 @@ def coefficients(
             column_pull = tl.load(column_ptr + 2 * num_cols + cols, mask=inside, other=0.0)
             attracted_MN -= w_MN * (row_pull[:, None] + column_pull[None, :])
         # Columns past the end weigh nothing, and in float16 they must not be an infinity times a padded 0.
-        positive_MN, negative_MN = which_pairs(
-            w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF, CLASSES
-        )
+        positive_MN, negative_MN = pairs_of(w_MN, row_labels, own, cols, num_cols, column_label_ptr, HAS_SELF, CLASSES)
         h_MN = tl.where(positive_MN, attracted_MN, tl.where(negative_MN, k2 * h_MN, 0.0))
     else:
         h_MN = k2 * h_MN

@@ -23,6 +23,7 @@ BLOCK_PAIRS = 2**22
 HARD_SHARE = 0.25
 SUPCON = "supcon_"
 """Prefix of SupCon's responses on the same embeddings."""
+LOGGED = ("positive_gradient", "negative_gradient", "theorem1_share", "hard_theorem1_share")
 
 
 class Coefficients(NamedTuple):
@@ -85,9 +86,10 @@ class PairBlock(NamedTuple):
         if hard is None:
             return masks
         for kind, low, high in (("positive", "hard", "easy"), ("negative", "easy", "hard")):
-            sim_K = self.sim_RC[masks[kind]].sort().values
-            num = math.ceil(hard * len(sim_K))
-            lowest, highest = (sim_K[num - 1], sim_K[-num]) if num else (0.0, 0.0)
+            sim_K = self.sim_RC.where(masks[kind], math.inf).flatten().sort().values  # those of this kind first
+            num = masks[kind].sum()
+            share = (hard * num.double()).ceil().long()
+            lowest, highest = sim_K.take((share - 1).clamp(min=0)), sim_K.take((num - share).clamp(min=0))
             masks[f"{low}_{kind}"] = masks[kind] & (self.sim_RC <= lowest)
             masks[f"{high}_{kind}"] = masks[kind] & (self.sim_RC >= highest)
         return masks
@@ -211,9 +213,8 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
     block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows])
-    totals = response_sums(block, block.kinds(), knobs, supcon=supcon)
-    for prefix in ("", SUPCON):
-        totals.pop(f"{prefix}pushed_away_share", None)
+    totals = response_sums(block, block.kinds(HARD_SHARE), knobs, supcon=supcon)
+    totals = {name: total for name, total in totals.items() if name.removeprefix(SUPCON) in LOGGED}
     over_ranks_K2 = distributed.total(torch.stack(list(totals.values())))
     return means(dict(zip(totals, over_ranks_K2, strict=True)))
 

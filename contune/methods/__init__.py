@@ -17,7 +17,7 @@ METHODS = {
     "simclr": "supcon:SimCLR",
     "cross-entropy": "cross_entropy:CrossEntropy",
     "triplet": "supcon:Triplet",
-    "npair": "supcon:NPair",
+    "npair": "supcon:SINCERE",
     "dino": "dino:DINO",
     "swav": "swav:SwAV",
     "byol": "byol:BYOL",

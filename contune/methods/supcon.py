@@ -10,7 +10,7 @@ from contune.settings import one_of, ranged
 
 
 class SINCERE(SoftmaxMethod):
-    """Each positive against the negatives alone (Feeney and Hughes 2023). It has no parameter but the temperature."""
+    """Each positive against the negatives alone (Feeney and Hughes 2023): the N-pair loss (Sohn 2016)."""
 
     function = staticmethod(losses.sincere_loss)
 
@@ -31,10 +31,6 @@ class DCL(SoftmaxMethod):
     """Decoupled contrastive learning (Yeh et al. 2022) with labels: positives are not in the denominator."""
 
     function = staticmethod(losses.dcl_loss)
-
-
-class NPair(SINCERE):
-    """Compares each positive pair with all negatives of its anchor (Sohn 2016): the formula of SINCERE."""
 
 
 class SupCon(SoftmaxMethod):

@@ -31,6 +31,7 @@ CURVES = {
     "positive_gradient": ("Pull of positives", "Mean gradient from positives. It falls as they come together."),
     "negative_gradient": ("Push of negatives", "Mean gradient from negatives. It falls as they move apart."),
     "theorem1_share": ("Theorem 1 holds, %", "Positives pulled more than by SupCon. Higher: k1 has more effect."),
+    "hard_theorem1_share": ("Theorem 1, hard positives, %", "The same for the quarter of the lowest similarity."),
     "alignment": ("Alignment", "Squared distance of two views of an image. Lower is better."),
     "uniformity": ("Uniformity", "How unevenly images fill the sphere. Lower is better without labels."),
     "feature_std": ("Spread of features", "1 if they point in all directions, 0 if in one. Higher is better."),

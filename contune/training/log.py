@@ -31,6 +31,7 @@ CURVES = (
     "supcon_positive_gradient",
     "supcon_negative_gradient",
     "theorem1_share",
+    "hard_theorem1_share",
 )
 """What result.json keeps of metrics.jsonl."""
 INCOMPLETE = "{} lacks lines of earlier steps, so the curves of the report are incomplete"
