@@ -13,7 +13,7 @@ from functools import cache
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 from contune.config import Config
