@@ -224,9 +224,8 @@ def holds(claim: Claim, rows: Rows) -> Decided:
     hard, share = rows[0].mean_logged("hard_theorem1_share"), rows[0].mean_logged("theorem1_share")
     if hard is None or share is None:
         return OPEN, "the runs did not log gradients of hard positives", rows
-    verdict = REPRODUCED if hard > 0.999 else PARTLY if hard > 0.5 else NOT
-    text = f"larger for {100 * hard:.0f} % of the hard positives and {100 * share:.0f} % of all"
-    return verdict, f"{text} at {rows[0].row.at}", rows
+    text = f"larger for {100 * hard:.0f} % of the hard positives and {100 * share:.0f} % of all at {rows[0].row.at}"
+    return REPRODUCED if hard > 0.999 else PARTLY if hard > 0.5 else NOT, text, rows
 
 
 def _places(rows: Rows) -> str:

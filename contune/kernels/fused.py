@@ -184,9 +184,7 @@ def gradient(
     return grad_RD
 
 
-def _launch(
-    pairs: Pairs, settings: LossSettings, *, gradient: bool = False
-) -> tuple[tuple[int, int], tuple[Any, Any], dict[str, Any]]:
+def _launch(pairs: Pairs, settings: LossSettings, *, gradient: bool = False) -> tuple[Any, Any, dict[str, Any]]:
     """Grid, tensors and sizes, and options of the two kernels that walk over tiles."""
     (num_rows, dim), num_columns = pairs.x_RD.shape, len(pairs.y_CD)
     assert pairs.labels_C is not None

@@ -88,8 +88,8 @@ class PairBlock(NamedTuple):
         for kind, low, high in (("positive", "hard", "easy"), ("negative", "easy", "hard")):
             sim_K = self.sim_RC.where(masks[kind], math.inf).flatten().sort().values  # those of this kind first
             num = masks[kind].sum()
-            share = (hard * num.double()).ceil().long()
-            lowest, highest = sim_K.take((share - 1).clamp(min=0)), sim_K.take((num - share).clamp(min=0))
+            few = (hard * num.double()).ceil().long()
+            lowest, highest = sim_K.take((few - 1).clamp(min=0)), sim_K.take((num - few).clamp(min=0))
             masks[f"{low}_{kind}"] = masks[kind] & (self.sim_RC <= lowest)
             masks[f"{high}_{kind}"] = masks[kind] & (self.sim_RC >= highest)
         return masks

@@ -102,3 +102,6 @@ def test_gradients_are_compared_on_the_same_batches() -> None:
         return verdicts.response(claim(), rows, key="positive_gradient")[0]
 
     assert [rises(1.0, 1.1, 1.2), rises(1.0, 1.3, 1.2), rises(1.2, 1.1)] == [REPRODUCED, PARTLY, NOT]
+    curves = [{"epoch": [1], "theorem1_share": [0.5], "hard_theorem1_share": [share]} for share in (1.0, 0.9, 0.4)]
+    rows = [made_up_outcome(ROWS["TCL, CIFAR-100"], 90.0, curves=each) for each in curves]
+    assert [verdicts.holds(claim(), [row])[0] for row in rows] == [REPRODUCED, PARTLY, NOT]

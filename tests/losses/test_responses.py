@@ -171,7 +171,7 @@ def test_large_batches_take_evenly_spaced_anchors(monkeypatch: pytest.MonkeyPatc
     block = batch_block(z, labels)
     torch.testing.assert_close(block.sim_RC, (z @ z.T)[::3])
     assert not block.positive_RC[range(5), range(0, 14, 3)].any()
-    few = responses(z, labels, **KNOBS, hard=None)
+    few = responses(z, labels, **KNOBS)
     logged = logged_responses(z, labels, LossSettings(**KNOBS), supcon=True)
     assert {name: few[name] for name in logged} == logged
     assert "pushed_away_share" not in logged
@@ -183,7 +183,7 @@ def test_nothing_logged_waits_for_the_device() -> None:
     block = pair_block(z_ND, z_ND, labels_N[:, None] == labels_N, torch.arange(6, device="meta"))
     for kind in ("out", "auto"):
         settings = LossSettings(0.1, 5000.0, 1.0, kind)
-        assert {value.shape for value in module.response_sums(block, block.kinds(), settings).values()} == {(2,)}
+        assert {value.shape for value in module.response_sums(block, block.kinds(0.25), settings).values()} == {(2,)}
 
 
 cases = {
