@@ -37,8 +37,7 @@ _SPARE = 2
 """A reduced piece keeps this many pixels per output pixel: enough to antialias, at a fraction of the time."""
 
 _TRUSTED = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "GIF", "TIFF", "PPM", "JPEG2000", "ICO", "TGA")
-"""The most frequent first. Pillow also opens formats that are no photos, and EPS, which another program would
-execute."""
+"""The most frequent first. Pillow also opens formats that are no photos, and EPS, which starts another program."""
 _MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 _GRAY_MODES = {"1", "L", "LA", "La", "I", "F"}
 _EXTRA_SAMPLES = 338

@@ -5,6 +5,7 @@ addition, one kernel each, move more memory than the convolutions between them. 
 The compiler, or for ResNets custom kernels, solves the second by fusing them.
 """
 
+import gc
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -113,6 +114,7 @@ class CapturedStep:
             self.labels_B = None if labels_B is None else labels_B.clone()
             self.graph = torch.cuda.CUDAGraph()
             self.graph.register_generator_state(self.generator)
+            gc.collect()  # a stopped run may have left its graph in a cycle, and a capture must not free graphs
             # A loader's thread pins memory meanwhile, which the default mode takes for an error of the capture.
             with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.outputs = self.step(self.images_BCHW, self.labels_B)
