@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queue import walk
 from contune.methods.base import MomentumMethod, Output, ordered_pairs, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
@@ -79,10 +78,10 @@ def infonce_loss(queries_BD: Tensor, keys_BD: Tensor, queue_KD: Tensor, *, tempe
             loss_i = -log(exp(q_i·k_i / τ) / D)
 
     Unlike `ntxent_loss` with candidates, the other keys of the batch are not negatives. queue_KD holds unit vectors.
-    Computed as log(1 + exp(log Σ_n exp(q_i·queue_n / τ) - q_i·k_i / τ)), without a (B, 1 + K) matrix of logits.
+    Computed as log(1 + exp(log Σ_n exp(q_i·queue_n / τ) - q_i·k_i / τ)).
     """
     with torch.autocast(queries_BD.device.type, enabled=False):
         q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
         positive_B = (q_BD * k_BD).sum(dim=1) / temperature
-        negatives_B, _ = walk(q_BD, queue_KD.to(q_BD.dtype), temperature)
+        negatives_B = (q_BD / temperature @ queue_KD.to(q_BD.dtype).T).logsumexp(dim=1)
         return F.softplus(negatives_B - positive_B).mean()

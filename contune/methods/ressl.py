@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from contune.kernels.queue import walk
 from contune.methods.base import MomentumMethod, Output, check_views, unit_rows
 from contune.models.heads import Queue, ema_copy, mlp
 from contune.settings import ranged
@@ -77,7 +76,6 @@ def relation_loss(
         q_BD, k_BD = unit_rows(queries_BD), unit_rows(keys_BD)
         queue_KD = queue_KD.to(q_BD.dtype)
         # Σ_n p_n (q·queue_n) is the product of q with the mean of the queue under p.
-        _, target_BD = walk(k_BD, queue_KD, key_temperature)
+        target_BD = (k_BD / key_temperature @ queue_KD.T).softmax(dim=1) @ queue_KD
         attraction_B = (q_BD * target_BD).sum(dim=1) / temperature
-        loss_B: Tensor = walk(q_BD, queue_KD, temperature)[0] - attraction_B
-        return loss_B.mean()
+        return ((q_BD / temperature @ queue_KD.T).logsumexp(dim=1) - attraction_B).mean()
