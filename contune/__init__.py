@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contune.embedding import embed as embed
     from contune.embedding import predict as predict
     from contune.embedding import search as search
+    from contune.errors import UserError as UserError
     from contune.estimator import ContrastiveEncoder as ContrastiveEncoder
     from contune.eval.retrieval import retrieval as retrieval
     from contune.losses import *  # noqa: F403  # all of its names
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "contune.api": ("train",),
     "contune.embedding": ("embed", "predict", "search"),
+    "contune.errors": ("UserError",),
     "contune.estimator": ("ContrastiveEncoder",),
     "contune.eval.retrieval": ("retrieval",),
     "contune.losses": (

@@ -13,6 +13,7 @@ from contune.data import DATASETS
 from contune.data.augment import Transform, transform_name
 from contune.data.memory import MEMORY, digest_of, open_memory
 from contune.errors import UserError
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, judged_by
 from contune.models import ImageEncoder, load_encoder
 from contune.models.saved import own_name
 from contune.recipes import configure, find_recipe
@@ -124,8 +125,9 @@ class Run:
         return Run(folder.path, train_and_report(config, folder, own=self.own, extends=before), self.own)
 
     def __repr__(self) -> str:
-        words = (("probe", "linear_top1"), ("kNN", "knn_top1"), ("classifier", "classifier_top1"))
-        scores = [f"{title} {self.result[key]:.2f} %" for title, key in words if key in self.result]
+        words, found = {"probe": LINEAR, "kNN": KNN, "classifier": CLASSIFIER}, {"measures": (), **self.result}
+        judged = [(title, judged_by(found, column)) for title, column in words.items()]
+        scores = [f"{title} {score['top1']:.2f} %" for title, score in judged if score]
         about = [str(self.result[key]) for key in ("method", "encoder") if key in self.result]
         return f"Run({str(self.folder)!r}: {', '.join([*about, *scores])})"
 

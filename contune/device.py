@@ -39,7 +39,7 @@ def choose_device(name: str) -> torch.device:
             torch.cuda.set_device(device)  # for libraries that use the current device
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"run.device={name} is not available ({reason}); use run.device=auto") from None
+        raise UserError(f"device {name} is not available ({reason}); use run.device=auto or --device auto") from None
     return device
 
 

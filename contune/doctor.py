@@ -97,15 +97,9 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     if expected == 0:
         raise UserError("an anchor has no positives; set augment.views=2 or more")
     num_terms = denominator_of_equals(config, expected)
-    if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1:
-        value, weight = math.log(num_terms), getattr(config.method.settings, "cross_entropy", 0.0)
-        formula = f"ln {num_terms:.0f}"
-        if weight and labels_N is not None:
-            term, added = f"ln {setup.num_classes}", math.log(setup.num_classes)
-            if labels_N.dim() == 2:  # a binary cross-entropy per class
-                term, added = f"{setup.num_classes} ln 2", setup.num_classes * math.log(2)
-            formula, value = f"{formula} + {weight:g} · {term}", value + weight * added
-        yield note(f"a loss that stays at about {formula} = {value:.2f} has not learned")
+    has_classifier = getattr(config.method.settings, "cross_entropy", 0.0) > 0  # which has a loss of its own
+    if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1 and not has_classifier:
+        yield note(f"a loss that stays at about ln {num_terms:.3g} = {math.log(num_terms):.2f} has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)

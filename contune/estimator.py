@@ -132,7 +132,9 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @classmethod
     def load(cls, folder: str | Path, encoder: torch.nn.Module | None = None) -> "ContrastiveEncoder":
         """A fitted estimator from a folder that `save` wrote. If it has a module of your own, pass one as `encoder`."""
-        values = json.loads((Path(folder) / ESTIMATOR_FILE).read_text(encoding="utf-8"))
+        if not (file := Path(folder) / ESTIMATOR_FILE).exists():
+            raise UserError(f"{str(folder)!r} has no {ESTIMATOR_FILE}; name a folder that `save` wrote")
+        values = json.loads(file.read_text(encoding="utf-8"))
         estimator = cls(**values["parameters"])
         estimator.config_, estimator.history_ = values["config"], values["history"]
         if values["classes"] is not None:

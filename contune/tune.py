@@ -19,6 +19,7 @@ from contune.console import plural, say
 from contune.data.sampler import mixed_seed
 from contune.device import available_cores, choose_device
 from contune.errors import UserError, check_known
+from contune.eval.measures import KNN, LINEAR, judged_by
 from contune.files import check_new_folder, folder_lock, write_atomic
 from contune.methods.tcl import TCL
 from contune.report.statistics import wilson_interval
@@ -66,7 +67,7 @@ class Trial:
     why: str = ""
     """What else these values are: the recipe's own, automatic, the paper's default, SupCon."""
     linear_top1: float | None = None
-    """Top-1 % of the fast linear probe on the validation split; None if the run did not finish."""
+    """Top-1 % (of several labels: mAP) of the fast probe on the validation split; None if the run did not finish."""
     knn_top1: float | None = None
     num_images: int = 1
     """Of the validation split."""
@@ -164,12 +165,13 @@ class Runner:
         if not self.trials and all("error" in result for result in results):
             raise UserError(results[0]["error"])
         for values, result in zip(jobs, results, strict=True):
+            scores = [judged_by({"measures": (), **result}, column) or {} for column in (LINEAR, KNN)]
             trial = self.trials[values] = Trial(
                 values=values,
                 why=self.why(values),
-                linear_top1=result.get("linear_top1"),
-                knn_top1=result.get("knn_top1"),
-                num_images=result["measures"][0]["num_images"] if result.get("measures") else 1,
+                linear_top1=scores[0].get("top1"),
+                knn_top1=scores[1].get("top1"),
+                num_images=scores[0].get("num_images", 1),
                 error=result.get("error", ""),
             )
             say(f"{values}: {trial.error or f'{trial.linear_top1:.2f} %, kNN {trial.knn_top1:.2f} %'}")
@@ -314,7 +316,7 @@ def tune(
     check_known("way to tune", how, WAYS)
     for name, ends in ranges.items():
         if not (len(ends) == 2 and 0 < ends[0] < ends[1] < inf):
-            raise UserError(f"--{name} is not a range; give two numbers above 0, such as 100,5000")
+            raise UserError(f"--{name} needs a range: its lowest and highest value, above 0, such as 0.1,0.5")
     settings: Any = config.method.settings
     if not isinstance(settings, TCL.Settings):
         raise UserError(f"k1 and k2 belong to tcl, and the method is {config.method.name}; add method.name=tcl")

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 import contune as library
 from contune.api import Run
 from contune.config import Config
+from contune.data.memory import open_memory
 from contune.errors import UserError
 from contune.training.optim import learning_rate
 from contune.training.session import evaluate_run
@@ -212,11 +213,22 @@ def test_settings_by_the_last_part_of_their_key() -> None:
             config.override({"method": "byol", name: 1})
 
 
+def test_several_labels_per_image() -> None:
+    names = [["ab"[y % 2], "even"] if y % 2 else ["a"] for y in Y]
+    splits = open_memory((X, names))
+    assert splits.class_names == ("a", "b", "even")
+    matrix_NK = splits.train.labels
+    assert matrix_NK is not None
+    again = open_memory((X, matrix_NK.int())).train.labels
+    assert again is not None
+    assert torch.equal(again, matrix_NK)
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
         ((X, Y[:-1]), "inconsistent"),
-        ((X, np.eye(10, dtype=int)[Y]), "inconsistent"),
+        ((X, Y[:, None]), "inconsistent"),
         ((X, Y / 2), "a string in every row"),
         ({"train": (X, Y), "test": (X, Y.astype(str))}, "a string in every row"),
         (X, "images-ssl"),

@@ -77,7 +77,7 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
     if any(word.startswith("run.seed=") for word in arguments):
         raise UserError("--seeds and run.seed both set the seed; leave one of them out")
     _, _, config, name = parse_choice(arguments)
-    from contune.eval.measures import LINEAR, MEASURES, judged_by
+    from contune.eval.measures import KNN, LINEAR, MEASURES, judged_by
     from contune.report import train_and_report
     from contune.report.statistics import FEW, Spread
     from contune.training.many import Job, run_many
@@ -87,18 +87,19 @@ def _train_seeds(arguments: list[str], seeds: list[int], parallel: int | None, o
         _, _, own, own_name = parse_choice([*arguments, f"run.seed={seed}"])
         default = Path("runs") / (name if seed == config.run.seed else own_name)
         jobs.append(Job(own, default if out is None else out / f"seed{seed}", f"seed {seed}", train_and_report))
-    results, keys = run_many(jobs, parallel), ("linear_top1", "knn_top1")
+    results, keys = run_many(jobs, parallel), (LINEAR, KNN)
     finished = [result for result in results if "error" not in result]
     rows = []
     for job, result in zip(jobs, results, strict=True):
         if "error" not in result:
-            rows.append((job.title, *(f"{result[key]:.2f}" if key in result else "" for key in keys), str(job.folder)))
+            found = [judged_by(result, key) for key in keys]
+            rows.append((job.title, *(f"{score['top1']:.2f}" if score else "" for score in found), str(job.folder)))
             continue
         emit(f"contune: {job.title}: {printable(result['error'])}", sys.stderr)
         if "--debug" in sys.argv:
             emit(result["details"], sys.stderr)
     if len(finished) > 1:
-        columns = [[result[key] for result in finished if key in result] for key in keys]
+        columns = [[score["top1"] for result in finished if (score := judged_by(result, key))] for key in keys]
         title = "mean ± 95 % interval" if len(finished) >= FEW else "mean"
         rows.append((title, *(str(Spread.of(column)) if column else "" for column in columns), ""))
     scores = [score for result in finished if (score := judged_by(result, LINEAR))]
@@ -128,7 +129,7 @@ def _show_measures(result: dict[str, Any]) -> None:
 
     measures, retrieved = result["measures"], result.get("retrieval")
     if not measures:
-        say("not evaluated: the images have no labels, or no split to evaluate on; `contune search` shows neighbors")
+        say("not evaluated: no labels or no test images (a class needs two images); `contune search` needs neither")
         return
     more = columns_of_imbalance(measures)
     keys = {MAP: "mAP %", "top1": "top-1 %", "top5": "top-5 %"} | {key: f"{key} %" for key in more}

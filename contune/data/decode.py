@@ -51,7 +51,7 @@ Encoded = Stored | Callable[[], Stored]
 """A picture file: its path or its bytes; an open picture; an array of its values; or a function that returns one."""
 Ranges = tuple[tuple[float, float], ...]
 """For each channel, or for all of them, the values that become the levels 0 and 255."""
-_FIX = "remove it or save it again, or skip broken files with data.broken=skip"
+_FIX = "remove it or save it again, or skip broken files (data.broken=skip, --broken skip)"
 
 
 class BrokenImageError(UserError):
@@ -308,6 +308,8 @@ def to_levels(x_HWC: np.ndarray, ranges: Ranges | None) -> np.ndarray:
     if x_HWC.dtype == np.bool_:
         return x_HWC.astype(np.uint8) * 255
     ranges = value_ranges(x_HWC) if ranges is None else ranges
+    if not ranges and x_HWC.dtype.kind == "f" and 0 <= x_HWC.min() <= x_HWC.max() <= 1:
+        ranges = ((0.0, 1.0),)
     if len(ranges) not in (1, x_HWC.shape[2]):
         known = f"{len(ranges)} channels of such values" if ranges else "8 or 16 bits per channel"
         reason = f"has {x_HWC.shape[2]} × {x_HWC.dtype} pixels; training saw {known}"

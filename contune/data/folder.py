@@ -168,7 +168,9 @@ def folder_splits(folder: Path) -> Splits:
     else:
         for path in chain.from_iterable(map(visible_folders, parts.values())):
             if path_as_text(path.name) not in classes["train"]:
-                raise UserError(f"class folder {str(path)!r} holds no training image; add some, or rename or remove it")
+                raise UserError(
+                    f"the class of folder {str(path)!r} has no training image; add some, or remove the folder"
+                )
     return rows.to_splits(repr(str(folder)))
 
 
@@ -205,7 +207,9 @@ def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
         lower = {name.lower(): name for name in reversed(names)}
         file_column = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
         if file_column is None:
-            raise UserError(f"{str(table)!r} has no column of file names; call it {FILE_COLUMNS[0]}")
+            raise UserError(f"{str(table)!r} has no column {FILE_COLUMNS[0]}, separated from the others by a comma")
+        if any(None in row for row in rows):
+            raise UserError(f"{str(table)!r} has a row with more cells than names of columns; quote texts with commas")
         if label_column is None:
             columns = [name for name in LABEL_COLUMNS if name in names][:1]
         else:

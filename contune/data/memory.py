@@ -37,7 +37,8 @@ def open_memory(data: Any, label_column: str | None = None) -> Splits:
     data: one of these, or a mapping of `train`, `test` and `validation` to them, such as a `DatasetDict`:
         pixels: uint8, or floats from 0 to 1, of shape (N, H, W), (N, H, W, C) or (N, C, H, W)
         a list of paths, PIL images or arrays, or the path of a folder of images
-        a pair of images and labels: (X, y)
+        a pair of images and labels: (X, y); y with a list of labels per image, or an (N, K) array of 0 and 1, is for
+            several labels per image
         a torch `Dataset` of images or of pairs (image, label)
         a Hugging Face `Dataset` with a column of images and perhaps one of labels; `label_column` names an unusual one
     """
@@ -117,10 +118,18 @@ _Part = tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]
 def _read(part: Any, label_column: str | None) -> _Part:
     """The images, a label for each, and the names that integer labels stand for."""
     if isinstance(part, tuple) and len(part) == 2:
-        images, labels = _read(part[0], label_column)[0], np.asarray(part[1])
-        if labels.shape != (len(images),):
-            raise UserError(f"{len(images)} images and labels {labels.shape} are inconsistent; pass one for each")
-        return images, labels.tolist(), None
+        images, given = _read(part[0], label_column)[0], part[1]
+        if isinstance(given, list) and any(isinstance(each, list) for each in given):
+            labels, shape = given, (len(given),)  # several labels per image
+        else:
+            array = np.asarray(given)
+            labels, shape = array.tolist(), array.shape
+            if array.ndim == 2 and array.shape[1] > 1 and np.isin(array, (0, 1)).all():  # a column for each class
+                labels, shape = [np.flatnonzero(row).tolist() for row in array], shape[:1]
+        if shape != (len(images),):
+            fix = "pass one for each, or for several a list or a row of 0 and 1"
+            raise UserError(f"{len(images)} images and labels {shape} are inconsistent; {fix}")
+        return images, labels, None
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         return _read_table(part, label_column)
     if isinstance(part, torch.utils.data.Dataset):

@@ -120,6 +120,7 @@ def columns_of_imbalance(measures: Iterable[Mapping[str, Any]]) -> list[str]:
 def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = "") -> dict[str, Any] | None:
     """The entry of result.json's `measures` that a run is judged by, or that another column shows. None: not measured.
 
+    Its `top1` is the mean average precision if images have several labels.
     prefix: `PIXELS` or `START`, the same measure on raw pixels or on the encoder before training.
     """
     if column == RECALL:
@@ -130,5 +131,5 @@ def judged_by(result: Mapping[str, Any], column: str = TOP1, *, prefix: str = ""
     for key in PREFERENCES[column]:
         for score in result["measures"]:
             if score["name"] == prefix + key:
-                return dict(score)
+                return {**score, "top1": score[MAP]} if MAP in score else dict(score)
     return None

@@ -99,7 +99,7 @@ def knn_scores(
 def validation_accuracy(
     encoder: nn.Module, train: Loader, val: Loader, spec: EncoderSpec, *, autocast: Autocast, **knn: Any
 ) -> Tensor:
-    """Share of validation images that `knn_scores`, with up to 10,000 training images, classifies correctly."""
+    """Accuracy of `knn_scores` on validation images, with up to 10,000 training images; of several labels, mAP."""
     assert train.labels_N is not None
     assert val.labels_N is not None
     step = -(-len(train) // VALIDATION_IMAGES)
@@ -108,7 +108,13 @@ def validation_accuracy(
         train_ND = extract_features(encoder, train, spec, rows=rows_N, autocast=autocast)
         val_MD = extract_features(encoder, val, spec, autocast=autocast)
     labels_N = train.labels_N[rows_N.to(train.labels_N.device)]
-    return top1(knn_scores(train_ND, labels_N, val_MD, **knn), val.labels_N)
+    scores_MK = knn_scores(train_ND, labels_N, val_MD, **knn)
+    if val.labels_N.dim() == 2:
+        from contune.eval.evaluate import score  # it imports this module
+
+        found = score("knn", scores_MK, val.labels_N, tuple(map(str, range(scores_MK.shape[1]))), protocol="", split="")
+        return torch.tensor(found["map"] / 100)
+    return top1(scores_MK, val.labels_N)
 
 
 def fit_logistic(

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from contune import __version__
-from contune.eval.measures import MEASURES
+from contune.eval.measures import MAP, MEASURES
 from contune.models.saved import EncoderSpec, ImageEncoder
 
 
@@ -84,11 +84,13 @@ def model_card(
         trained = f", trained on {result['data']} by {result['method']}"
         settings = {section: result["config"][section] for section in ("method", "augment", "optim")}
         training = f"Data: {result['data']}. Seed: {result['seed']}.\n\n```json\n{json.dumps(settings, indent=2)}\n```"
-        rows = [("", "top-1 %", "top-5 %", f"{result['split']} images", "protocol"), ("---",) * 5]
+        main = "mAP %" if any(MAP in measure for measure in result["measures"]) else "top-1 %"
+        rows = [("", main, "top-5 %", f"{result['split']} images", "protocol"), ("---",) * 5]
         for measure in result["measures"]:
-            top1, top5 = f"{measure['top1']:.2f}", "–" if measure["top5"] is None else f"{measure['top5']:.2f}"
+            top1, top5 = measure.get(MAP, measure["top1"]), measure["top5"]
             title, protocol = MEASURES[measure["name"]].short_title, measure["protocol"].replace("|", "\\|")
-            rows.append((title, top1, top5, f"{measure['num_images']:,}", protocol))
+            numbers = (f"{top1:.2f}", "–" if top5 is None else f"{top5:.2f}", f"{measure['num_images']:,}")
+            rows.append((title, *numbers, protocol))
         accuracy = "\n".join(f"| {' | '.join(cells)} |" for cells in rows) if result["measures"] else ""
         versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
         revision = result["git_revision"] or "of an installed package"

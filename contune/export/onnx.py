@@ -87,9 +87,10 @@ def write_onnx(encoder: ImageEncoder, classifier: Classifier | None, folder: Pat
     if classifier is not None:
         (folder / CLASSES_FILE).write_text(json.dumps(classifier.class_names) + "\n", encoding="utf-8")
         imports = f"json, pathlib, {imports}"
+        chosen = "[p >= 0.5 for p in probabilities[0]]" if classifier.multilabel else "probabilities[0].argmax()"
         classes = f"""\
 (probabilities,) = session.run(["probabilities"], {{"images": images}})
-name = json.loads(pathlib.Path("{CLASSES_FILE}").read_text("utf-8"))[probabilities[0].argmax()]
+names = numpy.array(json.loads(pathlib.Path("{CLASSES_FILE}").read_text("utf-8")))[{chosen}]
 """
     usage = f"""\
 ```python

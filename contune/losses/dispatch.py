@@ -176,15 +176,22 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
             with suppress(TypeError, ValueError, RuntimeError):  # of words
                 labels = torch.as_tensor(labels, device=z.device)
         num_axes = labels.dim() if isinstance(labels, Tensor) else 0
-        # A single column of integers numbers the classes. As a matrix it would weigh them by their numbers.
-        if num_axes not in (1, 2) or (num_axes == 1 if labels.is_floating_point() else labels.shape[1:] == (1,)):
+        # Columns of class numbers, which as a matrix would weigh the classes. Only the CPU looks at the numbers.
+        numbered = (
+            num_axes == 2
+            and not labels.is_floating_point()
+            and (labels.shape[1] == 1 or (_visible(labels) and bool((labels > 1).any())))
+        )
+        if num_axes not in (1, 2) or numbered or (num_axes == 1 and labels.is_floating_point()):
             raise UserError(
-                f"{label_name} must be integers (N,) or a matrix (N, number of classes), got {_described(labels)}. "
+                f"{label_name} must be integers (N,) or a matrix (N, number of classes) of floats or of 0 and 1, "
+                f"got {_described(labels)}. "
                 f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
             )
         if labels.shape[:1] != z.shape[:1]:
             rows = "samples, whatever their number of views" if z.dim() == 3 else "rows"
-            fix = "" if z.dim() == 3 else " With several views use labels.repeat(num_views)."
+            times = "num_views, 1" if labels.dim() == 2 else "num_views"
+            fix = "" if z.dim() == 3 else f" With several views use labels.repeat({times})."
             found = _described(labels)
             raise UserError(f"{label_name} must have one entry for each of the {len(z)} {rows}, got {found}.{fix}")
         if labels.dim() == 2:
@@ -193,9 +200,13 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
     return z.flatten(0, -2), labels, num_views
 
 
-def _check_weights(name: str, weights: Tensor) -> None:
+def _visible(values: Tensor) -> bool:
     """To look at them would make a GPU wait for the host, so only the CPU does."""
-    if weights.dtype.is_signed and weights.device.type == "cpu" and not torch.compiler.is_compiling():
+    return values.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _check_weights(name: str, weights: Tensor) -> None:
+    if weights.dtype.is_signed and _visible(weights):
         bad = ~(weights >= 0) | weights.isinf()
         if bad.any():
             raise UserError(f"{name} must be finite and at least 0, got {weights[bad][0].item():g}")

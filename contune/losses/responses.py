@@ -190,8 +190,7 @@ def responses(
     and for the two losses together
         theorem1_share, hard_theorem1_share: the share of all (of hard) positive pairs for which TCL's response is
             larger than SupCon's: |X - P + Y| > |X - P|, theorem 1, equation 16. It holds where X >= P. Where P > X, for
-            positives that SupCon pushes away, it can fail. A low similarity does not imply X >= P: with s = 0 and
-            X = 0.5, P is close to 1 if the anchor's other positive and its negatives are less similar still.
+            positives that SupCon pushes away, it can fail, also at a low similarity.
 
     A mean over nothing is 0. Beyond 4 million pairs (2,048 embeddings), evenly spaced anchors stand for all.
     """

@@ -11,7 +11,7 @@ from typing import Any
 from contune.config import Config
 from contune.console import plural, progress, say
 from contune.errors import UserError
-from contune.eval.measures import KNN, LINEAR, MEASURES, TOP1, judged_by
+from contune.eval.measures import KNN, LINEAR, MAP, MEASURES, TOP1, judged_by
 from contune.eval.probes import extract_features
 from contune.files import atomic_file, check_like, write_atomic
 from contune.models import load_encoder
@@ -88,9 +88,9 @@ class Group:
 
 
 def grouped(runs: Sequence[ComparedRun]) -> list[Group]:
-    """Runs that differ only in the seed are one group, in the order of their first run. A repeat does not count."""
+    """Runs that differ only in the seed are one group, the finished ones first. A repeat does not count."""
     groups: dict[str, dict[int, ComparedRun]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.result is None):
         groups.setdefault(run.config.fingerprint("run.seed"), {}).setdefault(run.config.run.seed, run)
     members = [[by_seed[seed] for seed in sorted(by_seed)] for by_seed in groups.values()]
     return list(map(Group, titles([each[0] for each in members]), members))
@@ -123,7 +123,8 @@ def columns_of(groups: Sequence[Group]) -> dict[str, str]:
     columns = {}
     for column in (TOP1, LINEAR, KNN):
         scores = [score for group in groups for run in group.runs if (score := run.score(column)) is not None]
-        columns[column] = " or ".join(dict.fromkeys(MEASURES[score["name"]].short_title for score in scores))
+        names = [MEASURES[score["name"]].short_title + " (mAP)" * (MAP in score) for score in scores]
+        columns[column] = " or ".join(dict.fromkeys(names))
     return {column: title for column, title in columns.items() if title and (column != TOP1 or "classifier" in title)}
 
 
@@ -145,8 +146,9 @@ def verdict(groups: Sequence[Group]) -> str:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:
-        what = "All runs have the same settings" if len(groups[0].runs) > 1 else "There is only one run"
-        return f"{what}, so there is nothing to compare."
+        if len(groups[0].runs) == 1:
+            return "This run has not finished."
+        return "All runs have the same settings, so there is nothing to compare."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
 
 

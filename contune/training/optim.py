@@ -86,11 +86,11 @@ def learning_rate(
 ) -> float:
     """The rate for a step, counted from 0.
 
-    `cosine`: linear from nothing over the warm-up, then a half cosine down to final_lr · lr, at every step.
+    `cosine`: linear from nothing over the warm-up, at most half of the run, then a half cosine down to final_lr · lr.
     `cosine-epoch`: the authors' supervised form, stepped once an epoch and one epoch late, so that epochs 0
     and 1 both run at the full rate. `constant`: lr after the warm-up.
     """
-    warmup = warmup_epochs * steps_per_epoch
+    warmup = min(warmup_epochs, epochs / 2) * steps_per_epoch
     if step < warmup:
         return lr * (step + 1) / (warmup + 1)
     if schedule == "constant":

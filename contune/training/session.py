@@ -188,7 +188,8 @@ def build_result(
     config = setup.config
     result: dict[str, Any] = {"method": config.method.name, "data": config.data.name, "encoder": config.model.encoder}
     for column in (LINEAR, KNN, CLASSIFIER):
-        if score := judged_by({"measures": found.scores}, column):
+        if judged := judged_by({"measures": found.scores}, column):
+            score = next(score for score in found.scores if score["name"] == judged["name"])
             for key in ("top1", "top5", MAP, "protocol"):
                 if key in score:
                     result[f"{column}_{key}"] = score[key]
@@ -217,9 +218,9 @@ def learned_nothing(result: Mapping[str, Any], metrics: Sequence[Mapping[str, fl
     texts = []
     for column in (LINEAR, KNN):
         after, before = judged_by(result, column), judged_by(result, column, prefix=START)
-        key = MAP if after and MAP in after else "top1"
-        if after and before and after[key] <= before[key] and after[key] < 100:
-            texts.append(f"{MEASURES[after['name']].title.lower()} {before[key]:.1f} % before, {after[key]:.1f} % now")
+        if after and before and after["top1"] <= before["top1"] and after["top1"] < 100:
+            name = MEASURES[after["name"]].title.lower()
+            texts.append(f"{name} {before['top1']:.1f} % before, {after['top1']:.1f} % now")
     if len(texts) == 2:
         return [f"The encoder learned nothing: {'; '.join(texts)}. {advice}"]
     losses = [line["loss"] for line in metrics if "loss" in line]

@@ -83,9 +83,9 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     [
         ((), "", "holds no image"),
         ((), "a", "holds no image"),
-        (("a/1.png", "b/1.png"), "c", "c' holds no training image"),
+        (("a/1.png", "b/1.png"), "c", "c' has no training image"),
         (("a/1.png", "b/1.png", "stray.png"), "", "stray.png"),
-        (("train/a/1.png", "train/b/1.png", "test/z/1.png"), "", "z' holds no training image"),
+        (("train/a/1.png", "train/b/1.png", "test/z/1.png"), "", "z' has no training image"),
         (("train/a/1.png", "train/b/1.png"), "test", "test' holds no image"),
         (("test/a/1.png", "test/b/1.png"), "", "no 'train'"),
     ],

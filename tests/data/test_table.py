@@ -70,12 +70,13 @@ def test_several_labels_per_image(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "column", "word"),
     [
-        (("name,label", "1.png,a"), None, "no column of file names"),
+        (("name,label", "1.png,a"), None, "no column file_name"),
         (("file_name,label",), None, "no training image"),
         (("file_name,label", ",a"), None, "missing"),
         (("file_name,label", "1.png,a", "1.png,b"), None, "2 times"),
         (("file_name,label", "1.png,a", "2.png,"), None, "1 image without a label"),
         (("file_name,label", "1.png,a", "2.png"), None, "without a label"),
+        (("file_name,label", "1.png,a,b"), None, "more cells"),
         (("file_name,a,b", "1.png,x,", "2.png,x,y"), "a,b", "without a label"),
         (("file_name,label", "1.png,a"), "labl", "did you mean .*label"),
         (("file_name,label,split", "1.png,a,train", "2.png,b,holdout"), None, "holdout"),

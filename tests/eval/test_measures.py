@@ -2,7 +2,7 @@
 
 import pytest
 
-from contune.eval.measures import CLASSIFIER, LINEAR, TOP1, judged_by
+from contune.eval.measures import CLASSIFIER, KNN, LINEAR, TOP1, judged_by
 
 
 def result(*keys: str) -> dict[str, list[dict[str, str]]]:
@@ -22,3 +22,9 @@ def result(*keys: str) -> dict[str, list[dict[str, str]]]:
 def test_the_measure_of_a_column(keys: tuple[str, ...], column: str, expected: str | None) -> None:
     found = judged_by(result(*keys), column)
     assert (None if found is None else found["name"]) == expected
+
+
+def test_several_labels_are_judged_by_mean_average_precision() -> None:
+    found = judged_by({"measures": [{"name": "knn", "top1": 90.0, "map": 40.0}]}, KNN)
+    assert found is not None
+    assert found["top1"] == 40

@@ -273,6 +273,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"labels": L4.double()}, "integers"),
     ({"labels": L4[:, None]}, "integers"),
     ({"labels": L4[:, None, None]}, "integers"),
+    ({"labels": torch.tensor([[0, 3], [1, 2], [0, 2], [1, 3]])}, "floats or of 0 and 1"),
     ({"labels": ["cat", "cat", "dog", "dog"]}, "numpy.unique"),
     ({"labels": None}, "either labels or positives"),
     ({"positives": torch.ones(4, 4)}, "either labels or positives"),

@@ -109,4 +109,4 @@ def test_warm_up_rises_evenly_to_the_full_rate() -> None:
     assert (cosine(0, warmup_epochs=0.5), cosine(5, warmup_epochs=0.5)) == pytest.approx((2 / 6, 2.0))
     assert {constant(step) for step in range(40)} == {2.0}
     assert (constant(0, warmup_epochs=1), constant(10, warmup_epochs=1)) == pytest.approx((2 / 11, 2.0))
-    assert cosine(40, warmup_epochs=4) == 2.0, "a warm-up as long as the run"
+    assert cosine(20, warmup_epochs=4) == 2.0, "a warm-up as long as the run takes half of it"
