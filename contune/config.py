@@ -142,7 +142,7 @@ class OptimConfig:
     schedule: str = one_of("cosine", ("cosine", "cosine-epoch", "constant"))
     """`cosine` falls at every step; `cosine-epoch` at every epoch, one epoch late as in the authors' code."""
     warmup_epochs: float = ranged(0.0, low=0.0)
-    """Epochs of linear warmup to lr."""
+    """Epochs of linear warmup to lr, at most half of the run."""
     final_lr: float = ranged(0.0, low=0.0, high=1.0)
     """Learning rate at the end of the cosine, as a share of lr."""
     freeze_epochs: float = ranged(0.0, low=0.0)
