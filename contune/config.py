@@ -317,8 +317,8 @@ class Config:
         return {key: value for key, value in every.items() if machine or key not in MACHINE_SETTINGS}
 
 
-def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
-    """All settings whose keys start with `prefix`, or are it without a section, with the methods; [] for every run."""
+def described(part: str = "") -> dict[tuple[str, str, str, str], list[str]]:
+    """All settings whose keys contain this text, with the methods that have them; [] for every run."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for item in fields(Config):
         cls: Any = item.default_factory
@@ -326,8 +326,7 @@ def described(prefix: str = "") -> dict[tuple[str, str, str, str], list[str]]:
         for method in METHODS if item.name == "method" else ():
             for setting in describe(find_method(method).Settings, item.name):
                 found.setdefault(setting, []).append(method)
-    keys = [each for each in found if each[0].startswith(prefix) or each[0].endswith(f".{prefix}")]
-    return {each: found[each] for each in keys}
+    return {setting: of_methods for setting, of_methods in found.items() if part in setting[0]}
 
 
 def meanings_of(keys: Iterable[str]) -> dict[str, list[str]]:

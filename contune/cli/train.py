@@ -197,7 +197,7 @@ def recipes(
 
 @app.command(rich_help_panel="Train")
 def settings(
-    prefix: Annotated[str, Argument(help="List only keys that start with this.", show_default="all")] = "",
+    part: Annotated[str, Argument(help="List only keys that contain this.", show_default="all")] = "",
 ) -> None:
     """List every setting with its default, the values it takes, and what it does.
 
@@ -205,13 +205,13 @@ def settings(
 
     `contune settings optim`
 
-    `contune settings method.k1`
+    `contune settings warmup`
     """
     from contune.config import described
 
-    found = described(prefix)
+    found = described(part)
     if not found:
-        raise unknown("setting", prefix, {key for key, *_ in described()})
+        raise unknown("setting", part, {key for key, *_ in described()})
     for (key, kind, default, text), methods in found.items():
         of_methods = f", for {', '.join(methods)}" if methods else ""
         say(f"{key}={default}  ({kind}{of_methods})\n    {' '.join(text.split())}")

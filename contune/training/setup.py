@@ -199,7 +199,7 @@ def epoch_indices(config: Config, num_images: int, labels_N: Tensor | None, epoc
     if config.optim.balance != "sampler" or (labels_N is not None and labels_N.dim() == 2):
         return shuffled_order(num_images, seed, epoch)[: num_images // batch * batch].view(-1, batch)
     if labels_N is None:
-        raise UserError("optim.balance=sampler needs labels; use optim.balance=none")
+        raise UserError("optim.balance=sampler needs labels; use the recipe images-ssl, or optim.balance=none")
     classes, images, extra = balanced_shares(config, labels_N)
     return balanced_batches(labels_N.cpu(), classes, images, seed, epoch, extra=extra)
 
