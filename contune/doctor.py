@@ -99,7 +99,7 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     num_terms = denominator_of_equals(config, expected)
     has_classifier = getattr(config.method.settings, "cross_entropy", 0.0) > 0  # which has a loss of its own
     if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1 and not has_classifier:
-        yield note(f"a loss that stays at about ln {num_terms:.3g} = {math.log(num_terms):.2f} has not learned")
+        yield note(f"a loss that stays at about ln {round(num_terms, 1):g} = {math.log(num_terms):.2f} has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
         yield note(text)

@@ -365,7 +365,7 @@ class Predicted:
             for number, row in enumerate(rows):
                 labels_N[number, known[row]] = 1.0
         p_NK = torch.from_numpy(self.probabilities[rows])
-        return score("classifier", p_NK, labels_N, self.class_names, protocol="", split="")
+        return score("classifier", p_NK, labels_N, self.class_names)
 
 
 def predict(

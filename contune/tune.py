@@ -287,7 +287,7 @@ class Tuned:
         low, high = wilson_interval(choice.linear_top1 or 0.0, choice.num_images)
         images, epochs = plural(choice.num_images, "validation image"), plural(self.epochs, "epoch")
         lines = [
-            f"chosen   {choice.values}: {choice.linear_top1:.2f} % of {images} after {epochs}",
+            f"chosen   {choice.values}: {choice.linear_top1:.2f} % on {images} after {epochs}",
             f"         95 % interval {low:.1f} to {high:.1f} %",
         ]
         if top.values not in (choice.values, SUPCON_VALUES):

@@ -301,7 +301,7 @@ def value_ranges(x_HWC: np.ndarray) -> Ranges:
 def to_levels(x_HWC: np.ndarray, ranges: Ranges | None) -> np.ndarray:
     """uint8: each channel's range as 0 to 255, values outside clipped, NaN as 0. uint8 values stay as they are.
 
-    ranges: None for the picture's own; () if the encoder has seen no such pictures, which is an error.
+    ranges: None for the picture's own; () if the encoder has seen no such pictures, an error but for floats in [0, 1].
     """
     if x_HWC.dtype == np.uint8:
         return x_HWC

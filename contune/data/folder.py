@@ -208,7 +208,7 @@ def read_rows(tables: dict[str, Path], label_column: str | None = None) -> Rows:
         file_column = next((lower[name] for name in FILE_COLUMNS if name in lower), None)
         if file_column is None:
             raise UserError(f"{str(table)!r} has no column {FILE_COLUMNS[0]}, separated from the others by a comma")
-        if any(None in row for row in rows):
+        if any(any(row.get(None, ())) for row in rows):
             raise UserError(f"{str(table)!r} has a row with more cells than names of columns; quote texts with commas")
         if label_column is None:
             columns = [name for name in LABEL_COLUMNS if name in names][:1]

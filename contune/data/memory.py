@@ -118,17 +118,9 @@ _Part = tuple[ImageSet, list[Any] | None, tuple[str, ...] | None]
 def _read(part: Any, label_column: str | None) -> _Part:
     """The images, a label for each, and the names that integer labels stand for."""
     if isinstance(part, tuple) and len(part) == 2:
-        images, given = _read(part[0], label_column)[0], part[1]
-        if isinstance(given, list) and any(isinstance(each, list) for each in given):
-            labels, shape = given, (len(given),)  # several labels per image
-        else:
-            array = np.asarray(given)
-            labels, shape = array.tolist(), array.shape
-            if array.ndim == 2 and array.shape[1] > 1 and np.isin(array, (0, 1)).all():  # a column for each class
-                labels, shape = [np.flatnonzero(row).tolist() for row in array], shape[:1]
-        if shape != (len(images),):
-            fix = "pass one for each, or for several a list or a row of 0 and 1"
-            raise UserError(f"{len(images)} images and labels {shape} are inconsistent; {fix}")
+        images, labels = _read(part[0], label_column)[0], _labels(part[1])
+        if len(labels) != len(images):
+            raise UserError(f"{len(images)} images and {len(labels)} labels are inconsistent; pass one for each")
         return images, labels, None
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         return _read_table(part, label_column)
@@ -145,6 +137,18 @@ def _read(part: Any, label_column: str | None) -> _Part:
         return listed(part), None, None
     pixels_NCHW = to_pixels(part)
     return ImageSet(images=pixels_NCHW, names=_numbered(len(pixels_NCHW))), None, None
+
+
+def _labels(given: Any) -> list[Any]:
+    """A label for each image; a list for each if given as lists, or as rows of 0 and 1 with a column per class."""
+    rows = [np.asarray(list(row) if isinstance(row, tuple | set) else row).tolist() for row in given]
+    if not any(isinstance(row, list) for row in rows):
+        return rows
+    if len({*map(np.size, rows)}) == 1 < np.size(rows[0]) and np.isin(rows, (0, 1)).all():
+        rows = [np.flatnonzero(row).tolist() for row in rows]
+    elif hasattr(given, "ndim") or not any(rows):
+        raise UserError("labels are inconsistent; pass one for each image, lists of them, or rows of 0 and 1")
+    return rows
 
 
 def _read_table(table: Any, label_column: str | None) -> _Part:

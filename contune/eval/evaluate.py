@@ -177,8 +177,8 @@ def score(
     labels_N: Tensor,
     class_names: tuple[str, ...],
     *,
-    protocol: str,
-    split: str,
+    protocol: str = "",
+    split: str = "",
     train_counts: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """An entry of result.json's `measures`: accuracies in per cent of scores (higher is likelier) for K classes.
@@ -196,8 +196,8 @@ def score(
 
         present = (labels_N > 0).any(dim=0).nonzero()[:, 0]
         truth_NP, scores_NP = (labels_N > 0)[:, present], scores_NK.float()[:, present]
-        precisions = 100 * average_precision_score(truth_NP.numpy(), scores_NP.numpy(), average=None)
-        by_class = dict(zip([class_names[k] for k in present], np.atleast_1d(precisions).tolist(), strict=True))
+        precisions = average_precision_score(truth_NP.numpy(), scores_NP.numpy(), average=None) if len(present) else []
+        by_class = dict(zip([class_names[k] for k in present], (100 * np.atleast_1d(precisions)).tolist(), strict=True))
         more = {measures.MAP: sum(by_class.values()) / max(1, len(by_class))}
     else:
         classes, place_N, sizes = labels_N.unique(return_inverse=True, return_counts=True)

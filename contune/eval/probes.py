@@ -112,7 +112,7 @@ def validation_accuracy(
     if val.labels_N.dim() == 2:
         from contune.eval.evaluate import score  # it imports this module
 
-        found = score("knn", scores_MK, val.labels_N, tuple(map(str, range(scores_MK.shape[1]))), protocol="", split="")
+        found = score("knn", scores_MK.nan_to_num(), val.labels_N, tuple(map(str, range(scores_MK.shape[1]))))
         return torch.tensor(found["map"] / 100)
     return top1(scores_MK, val.labels_N)
 

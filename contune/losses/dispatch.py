@@ -177,16 +177,12 @@ def _check_rows(name: str, z: Any, label_name: str, labels: Any) -> tuple[Tensor
                 labels = torch.as_tensor(labels, device=z.device)
         num_axes = labels.dim() if isinstance(labels, Tensor) else 0
         # Columns of class numbers, which as a matrix would weigh the classes. Only the CPU looks at the numbers.
-        numbered = (
-            num_axes == 2
-            and not labels.is_floating_point()
-            and (labels.shape[1] == 1 or (_visible(labels) and bool((labels > 1).any())))
-        )
+        numbered = num_axes == 2 and not labels.is_floating_point()
+        numbered = numbered and (labels.shape[1] == 1 or (_visible(labels) and bool((labels.long() > 1).any())))
         if num_axes not in (1, 2) or numbered or (num_axes == 1 and labels.is_floating_point()):
             raise UserError(
-                f"{label_name} must be integers (N,) or a matrix (N, number of classes) of floats or of 0 and 1, "
-                f"got {_described(labels)}. "
-                f"To number class names use numpy.unique({label_name}, return_inverse=True)[1]."
+                f"{label_name} must be integers (N,) or a matrix (N, number of classes) of floats or of 0 and 1. "
+                f"Got {_described(labels)}. Number class names by numpy.unique({label_name}, return_inverse=True)[1]."
             )
         if labels.shape[:1] != z.shape[:1]:
             rows = "samples, whatever their number of views" if z.dim() == 3 else "rows"

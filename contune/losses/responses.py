@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from contune import distributed
@@ -86,7 +87,7 @@ class PairBlock(NamedTuple):
         if hard is None:
             return masks
         for kind, low, high in (("positive", "hard", "easy"), ("negative", "easy", "hard")):
-            sim_K = self.sim_RC.where(masks[kind], math.inf).flatten().sort().values  # those of this kind first
+            sim_K = F.pad(self.sim_RC.where(masks[kind], math.inf).flatten().sort().values, (0, 1))  # its own first
             num = masks[kind].sum()
             few = (hard * num.double()).ceil().long()
             lowest, highest = sim_K.take((few - 1).clamp(min=0)), sim_K.take((num - few).clamp(min=0))
@@ -212,7 +213,7 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     rows = slice(None, None, anchor_step(len(z_ND), len(y_CD)))
     own_N = torch.arange(len(z_ND), device=z_ND.device) + distributed.rank() * len(z_ND)
     block = pair_block(z_ND[rows], y_CD, overlap(groups_N[rows], groups_C), own_N[rows])
-    totals = response_sums(block, block.kinds(HARD_SHARE), knobs, supcon=supcon)
+    totals = response_sums(block, block.kinds(HARD_SHARE if supcon else None), knobs, supcon=supcon)
     totals = {name: total for name, total in totals.items() if name.removeprefix(SUPCON) in LOGGED}
     over_ranks_K2 = distributed.total(torch.stack(list(totals.values())))
     return means(dict(zip(totals, over_ranks_K2, strict=True)))

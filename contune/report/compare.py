@@ -146,9 +146,10 @@ def verdict(groups: Sequence[Group]) -> str:
                 return f"{by}, {a} and {b} cannot be separated: they differ by {size}."
             return f"{by}, {a} beats {b} by {size}."
     if len(groups) == 1:
-        if len(groups[0].runs) == 1:
+        if groups[0].runs[0].result is None:
             return "This run has not finished."
-        return "All runs have the same settings, so there is nothing to compare."
+        what = "All runs have the same settings" if len(groups[0].runs) > 1 else "There is only one run"
+        return f"{what}, so there is nothing to compare."
     return "These runs cannot be compared: no two settings share a finished seed that was measured alike."
 
 
