@@ -87,7 +87,7 @@ def listed(items: Sequence[Any]) -> ImageSet:
 
 
 def to_pixels(images: Any) -> Tensor:
-    """uint8 (N, C, H, W). Where both fit, tensors have their channels first and arrays have them last."""
+    """uint8 (N, C, H, W). The shortest axis has the channels; if both fit, the first of tensors, the last of arrays."""
     if isinstance(images, Tensor):
         x = (images.float() if images.is_floating_point() else images).detach().cpu().numpy()
     else:
@@ -97,7 +97,8 @@ def to_pixels(images: Any) -> Tensor:
         x = x[:, None]
     elif x.ndim == 4:
         axes = (1, 3) if isinstance(images, Tensor) else (3, 1)
-        few = [axis for axis in axes if shape[axis] in (1, 3)] + [axis for axis in axes if shape[axis] <= MOST_CHANNELS]
+        few = sorted((axis for axis in axes if shape[axis] <= MOST_CHANNELS), key=lambda axis: shape[axis])
+        few = [axis for axis in axes if shape[axis] in (1, 3)] + few
         x = x.transpose(0, 3, 1, 2) if few[:1] == [3] else x
     is_float = np.issubdtype(dtype, np.floating)
     if x.ndim != 4 or x.shape[1] > MOST_CHANNELS or 0 in shape or not (is_float or dtype == np.uint8):

@@ -186,7 +186,8 @@ def build_result(
 ) -> dict[str, Any]:
     """The content of result.json. `linear_top1` is the paper's probe if it was run, else the fast one."""
     config = setup.config
-    result: dict[str, Any] = {"method": config.method.name, "data": config.data.name, "encoder": config.model.encoder}
+    encoder = setup.spec.encoder if config.model.weights else config.model.encoder  # weights bring their own
+    result: dict[str, Any] = {"method": config.method.name, "data": config.data.name, "encoder": encoder}
     for column in (LINEAR, KNN, CLASSIFIER):
         if judged := judged_by({"measures": found.scores}, column):
             score = next(score for score in found.scores if score["name"] == judged["name"])
