@@ -131,7 +131,7 @@ class MomentumMethod(Method):
 
 
 def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tensor:
-    """`encoder(x)` with the activations of only `micro_batch` rows in memory, for batches that would not fit.
+    """`encoder(x)` with the activations of at most `micro_batch` rows in memory, for batches that would not fit.
 
         z = contune.encode_in_chunks(encoder, x, micro_batch=256)
         contune.tcl_loss(z, labels).backward()
@@ -143,7 +143,7 @@ def encode_in_chunks(encoder: nn.Module, x: Tensor, *, micro_batch: int) -> Tens
     the batch, and updates its running statistics only the first time. Dropout repeats its random numbers. Works under
     autocast; with DistributedDataParallel call it inside the module that is wrapped.
     """
-    chunks = x.split(micro_batch)
+    chunks = x.tensor_split(max(1, -(-len(x) // micro_batch)))  # alike: batch norm refuses a last one of a single row
     if len(chunks) == 1 or not torch.is_grad_enabled():
         return torch.cat([encoder(chunk) for chunk in chunks])
 
