@@ -206,7 +206,7 @@ def logged_responses(z_ND: Tensor, groups_N: Tensor, knobs: LossSettings, *, sup
     """What training logs of a batch: `responses` of the global batch, with this process's rows as anchors.
 
     Members of one group are positives. The host never waits for the device. Beyond 4 million pairs (2,048 embeddings)
-    the anchors are evenly spaced rows against all candidates. `supcon` adds SupCon's responses and theorem 1.
+    anchors are evenly spaced rows. `supcon` adds SupCon's responses and theorem 1; each process has its hard positives.
     """
     z_ND = normalized(z_ND, True)[0]
     y_CD, groups_C = distributed.gather(z_ND), distributed.gather(groups_N)

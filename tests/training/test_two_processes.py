@@ -28,7 +28,7 @@ RATES |= {"dino": 3e-4, "swav": 3e-4}
 pixels of the background changes sides. In float64 the two runs agree to 1e-15 at any rate."""
 QUICK = ("tcl",)
 """`make test-slow` tests the others."""
-OF_ITS_OWN_VIEWS = {"feature_std", "effective_rank", "uniformity"}
+OF_ITS_OWN_VIEWS = {"feature_std", "effective_rank", "uniformity", "hard_theorem1_share"}
 """Measured by each process on its part of the batch; their mean is another number."""
 LONG = (
     *RUN[:1],
