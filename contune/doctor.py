@@ -97,8 +97,8 @@ def about_batch(setup: Setup) -> Iterator[Finding]:
     if expected == 0:
         raise UserError("an anchor has no positives; set augment.views=2 or more")
     num_terms = denominator_of_equals(config, expected)
-    has_classifier = getattr(config.method.settings, "cross_entropy", 0.0) > 0  # which has a loss of its own
-    if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1 and not has_classifier:
+    adds_cross_entropy = getattr(config.method.settings, "cross_entropy", 0.0) > 0
+    if config.method.name in ("tcl", "supcon", "simclr") and num_terms > 1 and not adds_cross_entropy:
         yield note(f"a loss that stays at about ln {round(num_terms, 1):g} = {math.log(num_terms):.2f} has not learned")
     text = f"positives: {expected:.1f} for each anchor on average"
     if not by_label or labels_N is None or images_per_class(labels_N).max() == 1:
