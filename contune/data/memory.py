@@ -87,7 +87,7 @@ def listed(items: Sequence[Any]) -> ImageSet:
 
 
 def to_pixels(images: Any) -> Tensor:
-    """uint8 (N, C, H, W). Channels: the axis of 1 or 3, else the shortest; of equals a tensor's first, an array's last."""
+    """uint8 (N, C, H, W). Channels: the axis of 1 or 3, or the shortest; if equal, the last of arrays."""
     if isinstance(images, Tensor):
         x = (images.float() if images.is_floating_point() else images).detach().cpu().numpy()
     else:
